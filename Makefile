@@ -1,4 +1,4 @@
-# Needs make and Python 3.11 or newer, nothing else: each target sets up its own .venv first.
+# Needs make, Python 3.11 or newer and a C compiler, nothing else: each target sets up its own .venv first.
 # Another interpreter, in an environment beside the first: make test PYTHON=python3.12
 
 PYTHON ?= python3

@@ -8,18 +8,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.state import State, check_state
+from jaxmbd.arrays import frozen
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program, prefers_programs
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.equations.linear_solve import (
-    SMALL,
     condition_of,
     inverse_of,
     is_positive_definite,
     is_well_conditioned,
     nonzero_singular_values,
+    suits_programs,
     tolerance_of_rank,
 )
 from jaxmbd.model.joint.joint import AbstractNonholonomic
@@ -133,22 +134,27 @@ def least_norm(
             return jnp.linalg.pinv(A, rtol=tolerance_of_rank(b.dtype)) @ b
         return inertia.unwhiten(jnp.linalg.pinv(inertia.whiten(A), rtol=tolerance_of_rank(b.dtype)) @ b)
 
-    m, n = A.shape
-    if m > min(n, SMALL) or n > 2 * SMALL or not prefers_programs():
+    if not suits_programs(*A.shape):
         return by_singular_values()
-    # Whether rows are dependent is found without `b`: where that is a tangent, the solution is to be transposed.
-    columns, inverse, is_exact = as_program(_factors)(A, inertia)
-    x = as_program(_refined)(A, columns, inverse, b)
+    is_exact = as_program(_is_exact)(*frozen((A, inertia)))
+    # Other rows replace dependent ones: derivatives by those would not be finite, even where nothing uses them.
+    independent = jnp.where(is_exact, A, jnp.eye(*A.shape, dtype=A.dtype))
+    # Factors are found without `b`: where that is a tangent, the solution is to be transposed.
+    x = as_program(_refined)(independent, *as_program(_factors)(independent, inertia), b)
     return jax.lax.cond(any_instance(~is_exact), lambda: jnp.where(is_exact, x, by_singular_values()), lambda: x)
 
 
-def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array, Array]:
-    """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`, and True if the rows are far from dependent and `M` is positive definite."""
+def _is_exact(A: Array, inertia: AbstractInertia | None) -> Bool[Array, ""]:
+    """Return True if the rows are far from dependent and `M` is positive definite."""
+    columns, inverse = _factors(A, inertia)
+    is_regular = is_well_conditioned(condition_of(A @ columns, inverse))
+    return is_regular if inertia is None else is_regular & is_positive_definite(inertia.matrix())
+
+
+def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array]:
+    """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`."""
     columns = (A if inertia is None else inertia.solve_rows(A)).T
-    G = A @ columns
-    inverse = inverse_of(G)
-    is_regular = is_well_conditioned(condition_of(G, inverse))
-    return columns, inverse, is_regular if inertia is None else is_regular & is_positive_definite(inertia.matrix())
+    return columns, inverse_of(A @ columns)
 
 
 def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:

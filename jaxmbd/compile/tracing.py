@@ -4,22 +4,23 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.compile import ldlt_primitive, ssa_rules
 from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
 from jaxmbd.compile.rules.interpreter import Interpreter
 from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
-from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode
+from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedError
 from jaxmbd.compile.targets.numpy_code.code import run as run_code
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.errors import MechanismError
@@ -249,7 +250,8 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
         if is_concrete(arrays) and not watches_values():
             code, results = known(tree, others, tuple(map(jax.typeof, arrays)), is_x64())
             if code is not None:
-                return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
+                with suppress(StoppedError):  # by a user's check, whose error XLA raises
+                    return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
         return run(tree, others, is_for_known_values(), arrays)
 
     @lru_cache(maxsize=256)
@@ -270,17 +272,23 @@ def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Called by hand, each of its operations would be compiled on its own. Traced, it is the function itself.
     """
-    once = trace_once(lambda arguments, named: function(*arguments, **named))
-    # Each value of a number that is no array would be traced anew.
-    as_array = lambda x: as_float(x) if isinstance(x, float | int | np.generic) else x  # noqa: E731
+    plain = lambda arguments, named: function(*arguments, **named)  # noqa: E731
+    once = trace_once(plain)
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        if not is_concrete(arguments, named):
-            return function(*arguments, **named)
-        return once(tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()})
+        # Numbers become arrays, of the type of the others: each value of a number would be traced anew.
+        types = [x.dtype for x in (*arguments, *named.values()) if is_array(x)]
+        dtype = jnp.result_type(float, *(x for x in types if jnp.issubdtype(x, jnp.floating)))
+        as_array = lambda x: constant(np.asarray(x, dtype)) if _is_number(x) else x  # noqa: E731
+        arguments, named = tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()}
+        return (once if is_concrete(arguments, named) else plain)(arguments, named)
 
     return call
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, float | int | np.generic)
 
 
 _ARRAY = object()  # the placeholder of an array among the static leaves

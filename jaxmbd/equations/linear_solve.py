@@ -104,15 +104,20 @@ def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bo
     return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
+def suits_programs(rows: int, columns: int) -> bool:
+    """True if normal equations of such a matrix are to be operations of a program: few rows, not more than columns."""
+    return 0 < rows <= min(columns, SMALL) and columns <= 2 * SMALL and prefers_programs()
+
+
 @trace_once
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The numerical rank of a matrix, traceable under `jit`."""
     rows = jax.lax.stop_gradient(rows)
     count = lambda: jnp.sum(nonzero_singular_values(jnp.linalg.svd(rows, compute_uv=False)))  # noqa: E731
-    smallest = min(rows.shape)
-    if not 0 < smallest <= SMALL or not prefers_programs():
+    rows = rows if rows.shape[0] <= rows.shape[1] else rows.T
+    if not suits_programs(*rows.shape):
         return count()
-    number = as_program(condition_number)(rows if rows.shape[0] == smallest else rows.T)
+    number, smallest = as_program(condition_number)(rows), rows.shape[0]
     return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest))
 
 
@@ -134,10 +139,12 @@ def inverse_of(G: Float[Array, "m m"]) -> Float[Array, "m m"]:
 
 def condition_of(G: Float[Array, "m m"], inverse: Float[Array, "m m"]) -> Scalar:
     """The `condition_number` of rows with the Gram matrix `G`."""
-    size, reach = (jnp.sum((x @ x) ** 2) ** 0.125 for x in (G, inverse))
+    scale = jnp.max(jnp.diagonal(G))  # without it eighth powers of the rows would overflow
+    scaled = G / scale, inverse * scale
+    size, reach = (jnp.sum((x @ x) ** 2) ** 0.125 for x in scaled)
     number, largest = size * reach, _CONDITION[1] / _root_of_rounding(G)
     is_less = (number < largest) & jnp.all(jnp.diagonal(inverse) > 0)  # false for NaN
-    return jnp.where(jnp.isfinite(size), jnp.where(is_less, number, largest), jnp.nan)
+    return jnp.where(jnp.isfinite(scale), jnp.where(is_less, number, largest), jnp.nan)
 
 
 def is_well_conditioned(number: Float[Array, ""]) -> Bool[Array, ""]:

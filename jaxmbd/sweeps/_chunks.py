@@ -69,9 +69,11 @@ def here(function: Function, run: Any, chunks: Chunks, numbers: Iterable[int]) -
     for k, number in enumerate(numbers):
         done = [next_done()] if len(in_work) == len(devices) else []
         device = devices[k % len(devices)] if len(devices) > 1 else None
-        with _named(function, chunks, number):
-            in_work.append((number, begun(run, chunks.rows(number), chunks.size, device)))
-        yield from done
+        try:
+            with _named(function, chunks, number):
+                in_work.append((number, begun(run, chunks.rows(number), chunks.size, device)))
+        finally:  # an error, or an interrupt, in the next chunk comes after what is done
+            yield from done
     while in_work:
         yield next_done()
 

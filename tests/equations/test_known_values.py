@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,3 +36,25 @@ def test_terms_by_hand_compile_nothing(name: str, coordinates: str, caplog: pyte
         expected = traced(example.mechanism, jnp.asarray(0.3), state.q, jnp.asarray(v))
     assert [record for record in caplog.records if "XLA compilation" in record.message]
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-10), by_hand, expected)
+
+
+def test_numbers_have_the_type_of_the_coordinates() -> None:
+    """By hand and traced alike; times may be integers."""
+    example = mbd.examples.get("planar-four-bar")
+    equations, state = mbd.Equations(example.mechanism), example.state()
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (state.q, state.v))
+    by_hand, traced = equations.velocity(0.0, *single), jax.jit(lambda q, v: equations.velocity(0.0, q, v))(*single)
+    assert by_hand.dtype == traced.dtype
+    slope = jax.jacfwd(lambda q: equations.gamma(0, q, state.v))(state.q)
+    np.testing.assert_allclose(slope, jax.jacfwd(lambda q: equations.gamma(0.0, q, state.v))(state.q))
+
+
+def test_a_users_check_is_raised_by_hand() -> None:
+    def force(t: Array, q: Array, v: Array, limit: Array) -> Array:
+        return eqx.error_if(0.0 * v, q[0] > limit, "too far")
+
+    plain = mbd.examples.get("pendulum").with_coordinates("joint").mechanism
+    equations = mbd.Equations(plain.replaced(forces=(mbd.planar.GeneralizedForce("stop", force, jnp.asarray(1.0)),)))
+    np.testing.assert_array_equal(equations.force(0.0, jnp.zeros(1), jnp.zeros(1)), [0.0])
+    with pytest.raises(Exception, match="too far"):
+        equations.force(0.0, jnp.full(1, 2.0), jnp.zeros(1))

@@ -60,12 +60,11 @@ def test_least_norm_in_a_batch(shape: tuple[int, int], ratios: list[float], rng:
     np.testing.assert_allclose(least_norm(jnp.asarray(A[2]), jnp.asarray(b[2])), expected[2], rtol=1e-2)
 
 
-@pytest.mark.parametrize("singular", [False, True], ids=["independent", "dependent"])
-def test_derivatives_of_least_norm_in_a_batch(singular: bool, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("rows", ["independent", "dependent", "one zero", "two equal"])
+def test_derivatives_of_least_norm_in_a_batch(rows: str, rng: np.random.Generator) -> None:
     """By matrix and right side, forward, reverse and second, against those of JAX's pseudo-inverse."""
     A, b = matrices(rng, (4, 6), [3.0, 50.0]), rng.normal(size=(2, 4))
-    if singular:
-        A[1, 3] = A[1, 0] + A[1, 1]
+    A[1, 3] = {"dependent": A[1, 0] + A[1, 1], "one zero": 0.0, "two equal": A[1, 0]}.get(rows, A[1, 3])
 
     def derivatives(solve: Callable[..., Any], A: Any, b: Any) -> Any:
         value = lambda A, b: jnp.sum(jnp.sin(solve(A, b)))  # noqa: E731
@@ -76,6 +75,34 @@ def test_derivatives_of_least_norm_in_a_batch(singular: bool, rng: np.random.Gen
     by_jax = jax.jit(jax.vmap(lambda A, b: derivatives(lambda A, b: jnp.linalg.pinv(A, rtol=1e-10) @ b, A, b)))(A, b)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(by_jax), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9 * np.abs(other).max())
+
+
+def test_rows_of_any_size_in_single_precision(rng: np.random.Generator) -> None:
+    """Eighth powers of large ones would overflow, and dependent ones count as independent."""
+    A = matrices(rng, (4, 6), [3.0, 3.0]).astype(np.float32) * np.float32(1e8)
+    A[1, 3] = A[1, 0]
+    b = A @ np.ones(6, np.float32)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A), [4, 3])
+    found = jax.jit(jax.vmap(least_norm))(A, b)
+    assert found.dtype == np.float32
+    expected = [np.linalg.pinv(a, rtol=1e-5) @ x for a, x in zip(A.astype(float), b.astype(float), strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_derivatives_where_a_row_of_a_closure_is_zero() -> None:
+    """Positions do not feel a constraint of speeds alone; under `jit` it must not make derivatives NaN."""
+    example = mbd.examples.get("rolling-disc")
+    radius = lambda m: m.joints[0].radius  # noqa: E731
+
+    def height(value: jax.Array) -> jax.Array:
+        return mbd.assemble(eqx.tree_at(radius, example.mechanism, value), check=False).q[2]
+
+    start = radius(example.mechanism)
+    by_hand = jax.grad(height)(start)
+    assert by_hand != 0
+    in_a_batch = lambda r: jax.vmap(jax.grad(height))(r[None])[0]  # noqa: E731
+    for slope in (jax.jit(jax.grad(height)), jax.jit(jax.jacfwd(height)), in_a_batch):
+        np.testing.assert_allclose(slope(start), by_hand, rtol=1e-9, atol=1e-12)
 
 
 def test_what_is_not_finite_stays_so(rng: np.random.Generator) -> None:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.jax_binding import as_program, prefers_programs
+from jaxmbd.compile.jax_binding import as_program, is_program, prefers_programs
 from jaxmbd.equations.linear_solve import spd_solver
 
 _STEPS = 256
@@ -59,12 +59,12 @@ def least_squares(
     if not start.size:
         return start
     one = jnp.ones((), start.dtype)
-    if arithmetic is None or start.size > _SMALL or not prefers_programs():
-        begin = _begun(residual, start, _FIRST_DAMPING * one, 2 * one, args)
-        return _searched(lambda at: _improved(residual, at, args), begin, lambda at: at.ended).x
-    step = as_program(_step_of(arithmetic))
-    begin = start, _FIRST_DAMPING * one, 2 * one, jnp.zeros((), bool)
-    return _searched(lambda at: step(*at[:-1], args), begin, lambda at: at[-1])[0]
+    begin = start, _FIRST_DAMPING * one, 2 * one
+    step = None if arithmetic is None or start.size > _SMALL or not prefers_programs() else _step_of(arithmetic)
+    if step is not None and is_program(step, *begin, args):
+        program, first = as_program(step), (*begin, jnp.zeros((), bool))
+        return _searched(lambda at: program(*at[:-1], args), first, lambda at: at[-1])[0]
+    return _searched(lambda at: _improved(residual, at, args), _begun(residual, *begin, args), lambda at: at.ended).x
 
 
 def _searched(step: Callable[[Any], Any], begin: Any, ended: Callable[[Any], Array]) -> Any:

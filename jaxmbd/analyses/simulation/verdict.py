@@ -28,13 +28,13 @@ from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program, prefers_programs
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import (
-    SMALL,
     condition_number,
     is_well_conditioned,
     nonzero_singular_values,
+    suits_programs,
 )
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -164,7 +164,7 @@ def _is_nearly_singular(first: Array, last: Array, counts: Bool[Array, ""]) -> B
         begin, end = (jnp.min(jnp.where(counted, x, jnp.inf)) / x[0] for x in (at_start, at_end))
         return end < NEARLY_SINGULAR * begin
 
-    if first.shape[0] > min(SMALL, first.shape[1]) or not prefers_programs():
+    if not suits_programs(*first.shape):
         return by_singular_values()
     begin, end = (as_program(condition_number)(C) for C in (first, last))
     grows, is_known = end > begin / NEARLY_SINGULAR, is_well_conditioned(begin * _GROWTH_ROOM)
