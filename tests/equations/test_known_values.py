@@ -42,9 +42,10 @@ def test_numbers_have_the_type_of_the_coordinates() -> None:
     """By hand and traced alike; times may be integers."""
     example = mbd.examples.get("planar-four-bar")
     equations, state = mbd.Equations(example.mechanism), example.state()
-    single = jax.tree.map(lambda x: x.astype(jnp.float32), (state.q, state.v))
-    by_hand, traced = equations.velocity(0.0, *single), jax.jit(lambda q, v: equations.velocity(0.0, q, v))(*single)
-    assert by_hand.dtype == traced.dtype
+    floats, others = eqx.partition((equations, state.q, state.v), eqx.is_inexact_array)
+    small, q, v = eqx.combine(jax.tree.map(lambda x: x.astype(jnp.float32), floats), others)
+    by_hand, traced = small.velocity(0.3, q, v), eqx.filter_jit(lambda e, q, v: e.velocity(0.3, q, v))(small, q, v)
+    assert by_hand.dtype == traced.dtype == jnp.float32
     slope = jax.jacfwd(lambda q: equations.gamma(0, q, state.v))(state.q)
     np.testing.assert_allclose(slope, jax.jacfwd(lambda q: equations.gamma(0.0, q, state.v))(state.q))
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import Normal, Sweep, SweepWarning, Uniform, grid, latin_hypercube, sobol, sweep, tolerances
-from jaxmbd.sweeps._chunks import Chunks
+from jaxmbd.sweeps._chunks import Chunks, here
 from jaxmbd.sweeps._explanation import Rate, duration
 from jaxmbd.sweeps._space import space_of
 from tests.crank_rocker import four_bar, rocker_angle
@@ -251,3 +251,22 @@ def test_error_at_run_time_names_the_chunk() -> None:
 
     with pytest.raises(mbd.SolveError, match=r"chunk 1 \(variants 4 to 7\) of .*raising raised [^/]*too long"):
         sweep(raising, {"x": np.arange(10.0)}, chunk=4)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_finished_chunk_comes_before_the_error_of_the_next_one(error: type[BaseException]) -> None:
+    """So that a store gets it."""
+    devices = len(jax.local_devices())
+
+    def run(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if rows["x"][0] == 2.0 * devices:  # the first chunk that begins when another one has been computed
+            raise error("no more")
+        return rows
+
+    chunks = Chunks(space_of({"x": np.arange(2.0 * devices + 4)}), 2)
+    found = here(run, run, chunks, range(chunks.count))
+    number, values = next(found)
+    assert number == 0
+    np.testing.assert_array_equal(values["x"], [0.0, 1.0])
+    with pytest.raises(BaseException, match="no more"):
+        next(found)
