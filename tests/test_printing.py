@@ -10,6 +10,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.time_scales import STABLE, TimeScales
 
 ROD = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0))
 PENDULUM = pl.Mechanism([ROD], [pl.Revolute("O", pl.ground.at(), ROD.at(-0.5))], [pl.Gravity()])
@@ -154,6 +155,23 @@ def test_path_and_linear_system(hanging: mbd.Equilibrium) -> None:
     frequency = float(system.modes().frequencies[0])
     assert shown(system).splitlines()[0] == "Linearised at t = 0 s, at rest."
     assert words(system.modes())[1][:2] == ["0", f"{frequency:.5g}"]
+
+
+def test_a_mechanism_says_where_it_lives() -> None:
+    ball = sp.Body("ball", 1.0, 0.1 * np.eye(3))
+    assert shown(PENDULUM).startswith("Mechanism in the plane, 3 absolute coordinates, 3 speeds")
+    assert shown(sp.Mechanism([ball], [])).startswith("Mechanism in space, 7 absolute coordinates, 6 speeds")
+
+
+def test_time_scales_describe_the_fastest_motion() -> None:
+    """Not one of the others: eigenvalues are sorted, the fastest first."""
+    slow, fast = -3.0 + 0j, 200j * np.pi
+    vibrating = TimeScales(np.array([fast, -fast, slow]), "spring", ("rod.omega",))
+    assert "vibrates at 100 Hz, by the force 'spring'" in shown(vibrating)
+    assert f"below about {STABLE / (200 * np.pi):.2g} s" in shown(vibrating)
+    for value, kind in ((-1e3, "decays"), (1e3, "grows")):
+        text = shown(TimeScales(np.array([value + 0j, 200j, -200j]), "", ("rod.omega",)))
+        assert f"{kind} with a time constant of 0.001 s. It holds" in text
 
 
 def test_sentences(state: mbd.State) -> None:

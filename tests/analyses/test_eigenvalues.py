@@ -92,3 +92,12 @@ def test_eigenvectors_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) ->
     assert np.isnan(jax.jacfwd(lambda A: general(A).values.real)(A)).all()
     text = str(flying(20.0).modes(undamped=False))
     assert text.count("inaccurate") > 0
+
+
+def test_residuals_are_shares_of_the_largest_entry() -> None:
+    """So that units decide nothing; a matrix of zeros has eigenvectors."""
+    A = jnp.asarray(np.random.default_rng(2).normal(size=(5, 5)))
+    for scale in (2.0**-60, 2.0**60):
+        np.testing.assert_allclose(general(scale * A).residual, general(A).residual, rtol=1e-12)
+    assert (general(A).residual > 0).any()
+    np.testing.assert_array_equal(general(jnp.zeros((3, 3))).residual, 0.0)

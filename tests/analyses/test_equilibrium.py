@@ -202,11 +202,12 @@ def with_stiffness(mechanism: pl.Mechanism, stiffness: Array) -> pl.Mechanism:
     return eqx.tree_at(lambda m: m["spring"].stiffness, mechanism, stiffness)
 
 
-def test_a_four_bar() -> None:
+@in_both_coordinates("absolute")
+def test_a_four_bar(coordinates: str) -> None:
     """Its crank stands where the energy of one coordinate is stationary; and how that moves with a stiffness, forward
     and reverse, side by side, is how the root moves. All in one program: to compile it is what takes time."""
-    mechanism = examples.four_bar_with_springs().mechanism.with_coordinates("absolute")
-    place = mechanism.coordinate_names.index("crank.theta")
+    mechanism = examples.four_bar_with_springs().mechanism.with_coordinates(coordinates)
+    place = mechanism.coordinate_names.index("crank.theta" if coordinates == "absolute" else "O.angle")
 
     def angle(stiffness: Array) -> tuple[Array, Array]:
         one = mbd.equilibrium(with_stiffness(mechanism, stiffness), {"crank.theta": 0.3}, check=False)
@@ -298,11 +299,12 @@ def governor_by_hand(speed: float, start: np.ndarray) -> np.ndarray:
 GOVERNOR_SPEEDS = np.array([4.5, 5.0, 2 * math.pi, 7.5, 9.0])  # [rad/s]
 
 
+@in_both_coordinates("joint")
 @pytest.mark.slow
-def test_the_governor_at_five_speeds() -> None:
+def test_the_governor_at_five_speeds(coordinates: str) -> None:
     """Rods and slider stand where the hand-written balance of a rod and of the slider has its root; and they move with
     the speed, forward and reverse, as that root does."""
-    mechanism = spatial_examples.governor().mechanism.with_coordinates("joint")
+    mechanism = spatial_examples.governor().mechanism.with_coordinates(coordinates)
     wanted, slopes, near, h = [], [], np.array([0.6, 0.45]), 1e-3
     for speed in GOVERNOR_SPEEDS:
         near = governor_by_hand(speed, near)

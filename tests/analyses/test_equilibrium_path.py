@@ -13,7 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.equilibrium import equilibrium_path as paths
 from jaxmbd.analyses.equilibrium.balance import SmallMotions
-from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, corrected
+from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, corrected, natural_steps
 from tests.numeric import root
 
 ROOT = 1e-9  # [m, rad]: agreement of a position with the root found by hand
@@ -86,6 +86,17 @@ def test_a_corrector_ends_on_the_curve_and_gives_its_tangent() -> None:
         along = np.array([span / slope, 1.0])  # of (q, share), by the share; of unit length in (q / size, share)
         along *= (1 if natural else np.sign(along @ [0.6 / size**2, -0.8])) / math.hypot(along[0] / size, 1.0)
         np.testing.assert_allclose([float(point.step[0]), float(point.share)], along, rtol=1e-6)
+
+
+def test_steps_to_given_loads_correct_each_point() -> None:
+    """Also one whose load is that of the point before, and not exact; they end where no point is found."""
+    family = BalanceFamily(truss(), jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(12.0), load_of)
+    near = PathPoint(jnp.asarray([0.29]), jnp.asarray(-0.7), jnp.asarray([0.6]), jnp.asarray(-0.8))
+    points, found = eqx.filter_jit(natural_steps)(family, near, jnp.array([-0.7, -1.4, -3.0]))
+    np.testing.assert_array_equal(found, [True, True, False])  # beyond the limit point at -2.1 N
+    heights = [root(lambda y, p=p: truss_load(y) - p, 0.235, 0.5) for p in (-0.7, -1.4)]
+    np.testing.assert_allclose(points.q[:2, 0], heights, atol=ROOT)
+    assert -3.0 < float(points.p[2]) < -1.4
 
 
 @pytest.mark.usefixtures("as_a_user_runs_it")

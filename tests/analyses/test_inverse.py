@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -144,6 +145,21 @@ def test_smoothed_is_a_smoothing_spline(rng: np.random.Generator) -> None:
     step = 1e-3 * np.eye(41)[20]
     difference = (mbd.SmoothingSpline(ts, y + step, 1e-6)(half) - mbd.SmoothingSpline(ts, y - step, 1e-6)(half)) / 2e-3
     np.testing.assert_allclose(slope[20], difference, rtol=1e-7)
+
+
+def test_smoothing_by_generalized_cross_validation(rng: np.random.Generator) -> None:
+    """The smoothing has the least score `n Σ (y_k − f(t_k))² / (n − tr A)²`, computed from the fits themselves."""
+    ts = np.sort(rng.uniform(0.0, 1.0, 40))
+    y = np.cos(9 * ts) + 0.05 * rng.standard_normal(40)
+
+    def score(p: float) -> float:
+        fitted = lambda y: jax.vmap(mbd.SmoothingSpline(ts, y, p))(jnp.asarray(ts))  # noqa: E731
+        A = np.asarray(jax.jacfwd(fitted)(jnp.asarray(y)))
+        return len(y) * float(np.sum((y - A @ y) ** 2)) / (len(y) - np.trace(A)) ** 2
+
+    found = np.log10(mbd.SmoothingSpline(ts, y).smoothing)
+    best = scipy.optimize.minimize_scalar(lambda x: score(10.0**x), bounds=(found - 1, found + 1), method="bounded")
+    assert found == pytest.approx(best.x, abs=1e-4)  # pyright: ignore
 
 
 def test_gradients_by_value() -> None:

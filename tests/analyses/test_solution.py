@@ -263,3 +263,14 @@ def test_gradient_through_neural_networks(key: Array) -> None:
         found = float(sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(chosen), strict=True)))
         assert abs(expected) > 1e-4
         assert abs(found - expected) < 1e-6 * max(1.0, abs(expected))
+
+
+def test_the_singularity_margin_leaves_out_what_repeats() -> None:
+    """Of the rows that are independent, the smallest singular value as a share of the largest. Two pins at one place
+    have four rows of rank two; 0.4 m from the centre of mass they give `√(1 + 0.16)` and 1, each times √2."""
+    body = pl.Body("rod", 1.0, 0.1)
+    pins = [pl.Revolute(name, pl.ground.at(), body.at(-0.4)) for name in "AB"]
+    for kept in (pins[:1], pins):
+        mechanism = pl.Mechanism([body], kept, [pl.Gravity()], coordinates="absolute")
+        motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"rod.theta": 0.3}), [0.0, 0.4])
+        np.testing.assert_allclose(motion.singularity_margin(), 1 / math.sqrt(1.16), rtol=1e-9)

@@ -1,6 +1,6 @@
 """Networks among the parameters: derivatives, names, tables.
 
-That a hidden force is found is checked by `docs/how-to/learn-an-unknown-force.md` and `notebooks/hybrid_model.ipynb`.
+That a hidden force is found is checked by `test_hidden_force.py`.
 """
 
 from functools import cache

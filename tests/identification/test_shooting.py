@@ -204,5 +204,5 @@ def test_a_measured_record_of_69_s_with_weighted_continuity() -> None:
     alone = Problem(demo.pendulum, measured(range(26)), demo.free_parameters(), **demo.SETTINGS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mbd.FitWarning)
-        shot = mbd.fit(alone, steps=15, progress=False)
+        shot = mbd.fit(alone, steps=30, progress=False)
     assert min(shot.rms()[0].values()) > 0.02

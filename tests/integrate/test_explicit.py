@@ -19,6 +19,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation import simulate
+from jaxmbd.integrate.adjoint import explicit_steps
 from jaxmbd.integrate.formulations.formulation import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver
@@ -293,3 +294,17 @@ def test_steps_end_in_single_precision_too() -> None:
     assert solution.q.dtype == jnp.float32
     assert solution.result == mbd.RESULTS.singular
     assert int(solution.stats["num_steps"]) < 200
+
+
+def test_a_step_in_jax_ends_with_what_happens_after_it() -> None:
+    """Derivatives of higher order are taken of such steps: the last component becomes the first one at the end."""
+    y, length = jnp.array([1.0, 0.0, 7.0]), 0.1
+    found = explicit_steps.explicit_steps(
+        lambda speed, _, t, y: speed * jnp.stack([y[1], -y[0], 0.0 * t]), lambda speed, _, t, y: y[:1],
+        jnp.asarray(2.0), None, y, dfx.Tsit5(), np.array([1.0, 1.0, 0.0]), 2, 64,
+    )  # fmt: skip
+    assert found is not None
+    steps, known = found
+    (end,), _ = steps.advance(known, [y], [0.0, length])
+    np.testing.assert_allclose(end, [np.cos(2 * length), -np.sin(2 * length), np.cos(2 * length)], atol=1e-7)
+    assert end[2] == end[0]

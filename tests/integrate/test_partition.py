@@ -22,7 +22,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from tests.marks import in_both_coordinates
+from tests.marks import in_both_coordinates, slow_but
 from tests.numeric import worst
 
 FORMULATIONS = {
@@ -163,9 +163,9 @@ def test_wrong_choices_are_named() -> None:
         mbd.CoordinatePartitioning("crank.theta")
 
 
-def test_gradients_by_value() -> None:
-    """Of the end position with respect to a mass and a length, forward and reverse, against differences. Those with
-    coordinate partitioning are in `tests/symbolic/test_reduced.py`."""
+@pytest.mark.parametrize("formulation", slow_but(["projection"], ["projection", "partitioning"]))
+def test_gradients_by_value(formulation: str) -> None:
+    """Of the end position with respect to a mass and a length, forward and reverse, against differences."""
     example = examples.get("slider_crank")
     ts = jnp.asarray([0.0, 0.1])
 
@@ -174,7 +174,7 @@ def test_gradients_by_value() -> None:
             lambda m: (m["rod"].mass, m["B"].a.position), example.mechanism, (parameters[0], parameters[1:])
         )
         state = mbd.assemble(mechanism, example.fixed, guess=example.guess, speeds=example.speeds)
-        options = {"formulation": FORMULATIONS["projection"], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
+        options = {"formulation": FORMULATIONS[formulation], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
         return mbd.simulate(mechanism, state, ts, **options)["slider.x"][-1]
 
     mechanism = example.mechanism

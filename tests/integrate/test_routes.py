@@ -5,7 +5,6 @@ the kinetic and the whole energy, each relative to the largest number of its uni
 """
 
 from functools import cache
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ MECHANISMS = {
     "andrews": 0.01,
     "planar_four_bar": 0.5,
     "four_bar_with_springs": 0.5,
+    "sundials_slider_crank": 0.5,
     "pendulum_with_four_bar": 1.0,
     "heavy_top": 0.2,
     "spatial_four_bar": 0.3,
@@ -43,9 +43,6 @@ TIGHT = 1e-12  # rtol and atol
 TOLERANCES = {"m": 1e-9, "rad": 1e-9, "m/s": 1e-8, "rad/s": 1e-8, "J": 1e-9}
 TOLERANCES |= dict.fromkeys(("m/s²", "rad/s²", "N", "N m"), 1e-7)
 INDETERMINATE = ("bricard",)  # its joints repeat one constraint: each route chooses its own reactions
-
-
-BOTH = ("slider_crank", "bricard")  # where partitioning is followed in both kinds of coordinates
 
 
 def channels(name: str) -> dict[str, str]:
@@ -69,14 +66,9 @@ def motion(name: str, coordinates: str, formulation: str) -> dict[str, np.ndarra
 
 
 def cases() -> list[Any]:
-    """Those of the slider-crank are quick. Partitioning takes longest to compile: each mechanism has it in one kind of
-    coordinates, in turn."""
-    found = []
-    for name, left_out in zip(MECHANISMS, cycle(("absolute", "joint")), strict=False):
-        marks = () if name == "slider_crank" else pytest.mark.slow
-        routes = [route for route in ROUTES if route != (left_out, "partitioning") or name in BOTH]
-        found += [pytest.param(name, *route, marks=marks) for route in routes]
-    return found
+    """Those of the slider-crank are quick."""
+    marks = {name: () if name == "slider_crank" else pytest.mark.slow for name in MECHANISMS}
+    return [pytest.param(name, *route, marks=marks[name]) for name in MECHANISMS for route in ROUTES]
 
 
 @pytest.mark.parametrize(("name", "coordinates", "formulation"), cases())

@@ -373,9 +373,8 @@ def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "coordinates"), [
-    ({"solver": "stiff"}, "joint"), ({"formulation": mbd.CoordinatePartitioning()}, "absolute"),
-])  # fmt: skip
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"formulation": mbd.CoordinatePartitioning()}])
 def test_events_change_forces_with_other_solvers_and_formulations(options: Any, coordinates: str) -> None:
     """A force switched off, one switched on and then changed."""
     mechanism = rotor(motor(2.0), motor(5.0, "other"), coordinates=coordinates)

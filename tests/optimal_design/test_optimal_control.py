@@ -1,7 +1,4 @@
-"""Optimal control: known optima, single against multiple shooting, and wrong arguments.
-
-A closed loop is in `notebooks/optimal_control.ipynb`, which checks its results.
-"""
+"""Optimal control: known optima, single against multiple shooting, a closed loop, and wrong arguments."""
 
 from typing import Any
 
@@ -189,6 +186,44 @@ def test_swing_up_of_a_double_pendulum_with_one_motor() -> None:
     assert jnp.max(jnp.abs(torque)) <= limit
     assert jnp.max(jnp.abs(torque - found.efforts["motor"])) < 0.01
     np.testing.assert_allclose(missed(torque, accuracy="high"), 0.0, atol=1e-4)
+
+
+def five_bar(duration: float, samples: int) -> tuple[pl.Mechanism, pl.Mechanism]:
+    """The five-bar of the examples: with motors whose torques are sampled, and with drivers."""
+    example = mbd.examples.get("five_bar").mechanism
+    table = mbd.Table(np.linspace(0.0, duration, samples), np.zeros(samples))
+    motors = [pl.JointForce(f"motor {pin}", f"{pin}.angle", table) for pin in "OC"]
+    parts = example.bodies, example.joints
+    free = pl.Mechanism(*parts, [*example.forces, *motors])
+
+    def smooth(begin: float, change: float) -> Any:
+        return lambda t: (
+            begin + change * (10 * (t / duration) ** 3 - 15 * (t / duration) ** 4 + 6 * (t / duration) ** 5)
+        )
+
+    drivers = [pl.Driver("motor O", "O.angle", smooth(1.0, 0.8)), pl.Driver("motor C", "C.angle", smooth(1.9, 0.4))]
+    return free, pl.Mechanism(*parts, example.forces, drivers)
+
+
+@pytest.mark.slow
+def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
+    """A closed loop from rest to rest, with multiple shooting: less effort than the usual polynomial of fifth degree
+    takes, and the loop stays closed."""
+    duration = 0.4
+    free, driven = five_bar(duration, 9)
+    start = mbd.assemble(free, {"O.angle": 1.0, "C.angle": 1.9})
+    end = {"O.angle": 1.8, "C.angle": 2.3, "O.angle_rate": 0.0, "C.angle_rate": 0.0}
+    found = optimal_control(
+        free, start, {"motor O": None, "motor C": None}, end, coordinates=["O.angle", "C.angle"], duration=duration,
+        segments=2, steps_per_segment=20, progress=False,
+    )  # fmt: skip
+    assert found.design.is_feasible
+    assert found.end_error < 1e-4  # as a whole it is integrated without an assembly in between
+    assert float(jnp.max(found.solution.violation().position)) < 1e-6
+    ts = np.linspace(0.0, duration, 81)
+    usual = mbd.inverse_dynamics(driven, ts)
+    effort = sum(np.trapezoid(np.asarray(usual.effort(name)) ** 2, ts) for name in ("motor O", "motor C"))
+    assert found.objective < effort
 
 
 @pytest.mark.parametrize(
