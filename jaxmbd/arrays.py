@@ -23,20 +23,20 @@ def as_float(value: Any) -> Any:
     (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is returned unchanged.
     """
     # An explicit dtype makes the type strong: a weak one would cause a second compilation.
-    if isinstance(value, float | int) and not isinstance(value, np.generic):
-        return constant(np.asarray(value, jnp.result_type(float)))
-    if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
-        if isinstance(value, list | tuple) and any(isinstance(leaf, str) for leaf in jax.tree.leaves(value)):
-            return value  # the check of the field raises with its name
-        try:
+    try:
+        if isinstance(value, float | int) and not isinstance(value, np.generic):
+            return constant(np.asarray(value, jnp.result_type(float)))
+        if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
+            if isinstance(value, list | tuple) and any(isinstance(leaf, str) for leaf in jax.tree.leaves(value)):
+                return value  # the check of the field raises with its name
             array = value if isinstance(value, jax.Array) else _array(value)
-        except (TypeError, ValueError):  # ragged rows: the check of the field raises
-            return value
-        inexact = jnp.issubdtype(array.dtype, jnp.inexact)
-        if inexact and not array.weak_type:
-            return array
-        dtype = array.dtype if inexact else jnp.result_type(float)
-        return constant(np.asarray(array, dtype)) if is_concrete(array) else jnp.asarray(array, dtype)
+            inexact = jnp.issubdtype(array.dtype, jnp.inexact)
+            if inexact and not array.weak_type:
+                return array
+            dtype = array.dtype if inexact else jnp.result_type(float)
+            return constant(np.asarray(array, dtype)) if is_concrete(array) else jnp.asarray(array, dtype)
+    except (TypeError, ValueError, OverflowError):  # ragged rows, objects, 10**400: the check of the field raises
+        pass
     return value
 
 

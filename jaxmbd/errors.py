@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 _LISTED = 32  # largest number of names in a message
+_LONG = 60  # characters of a value in a message; of a longer one its type is named
+_DIGITS = 20  # of a whole number in a message
 
 
 class MechanismError(ValueError):
@@ -20,6 +22,25 @@ class SolveError(RuntimeError):
     """A numerical solution failed; the message states the mechanical cause and what to try."""
 
 
+def shown(value: Any) -> str:
+    """A value in a message: itself if it is short, else its type."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, int) and abs(value) >= 10**_DIGITS:
+        return f"a whole number of {value.bit_length()} bits"  # Python refuses to print very long ones
+    if value is None or isinstance(value, str | bytes | int | float | complex | list | tuple):
+        text = repr(value)
+        if len(text) <= _LONG or isinstance(value, str):
+            return text
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def is_one_of(value: Any, options: Iterable[str | int]) -> bool:
+    """True if a value is one of some texts or whole numbers; an array is none, and cannot be compared with them."""
+    return isinstance(value, str | int) and value in options
+
+
 def needs(what: str, package: str, extra: str) -> None:
     """Raise unless the package of an optional dependency is installed, which the extra `jaxmbd[extra]` installs."""
     if find_spec(package) is None:
@@ -32,7 +53,7 @@ def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise for the first of the given names that does not exist."""
     names = list(known)
     for name in given:
-        if name not in names:
+        if not is_one_of(name, names):
             raise unknown(kind, name, names)
 
 

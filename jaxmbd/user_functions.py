@@ -18,6 +18,7 @@ from jaxmbd.compile.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
 
 _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
+_LONGEST = 300  # characters of an error's text; of a longer one only the first line is said
 # Raised by a running program rather than by the function's own code: re-raised unchanged.
 _RUNTIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 
@@ -107,7 +108,8 @@ def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, e
         return f"{field} is called as {field}({takes}), and {_signature(function)} cannot be: {mismatch}."
     if isinstance(error, MechanismError):
         return f"{the} fails: {error}"
-    text = f"{the} raises {type(error).__name__}{_line(function, error)}: {error}"
+    said = str(error) if len(str(error)) <= _LONGEST else str(error).partition("\n")[0]  # JAX goes on for pages
+    text = f"{the} raises {type(error).__name__}{_line(function, error)}: {said}"
     if isinstance(error, TypeError | AttributeError | IndexError):  # perhaps another order of arguments
         return f"{text.removesuffix('.')}. It is called as {field}({takes})."
     return text

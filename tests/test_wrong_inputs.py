@@ -70,7 +70,7 @@ CASES: Cases = {
     ),
     "driver dict": (
         lambda: pl.Driver("d", "O.angle", {}),
-        "Driver 'd': motion must be a number, got {}.",
+        "Driver 'd': motion must be a number, got a dict.",
     ),
     "Gravity text": (
         lambda: pl.Gravity("9.81"),
@@ -82,7 +82,7 @@ CASES: Cases = {
     ),
     "Gravity dict": (
         lambda: pl.Gravity({}),
-        "Gravity 'gravity': acceleration must be a number, got {}.",
+        "Gravity 'gravity': acceleration must be a number, got a dict.",
     ),
     "mech[int]": (
         lambda: M[0],

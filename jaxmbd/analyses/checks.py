@@ -10,7 +10,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
-from jaxmbd.errors import AssemblyError, MechanismError
+from jaxmbd.errors import AssemblyError, MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -56,9 +56,9 @@ def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
                 raise TypeError("real numbers are needed")
             values = np.asarray(values, dtype=values.dtype if values.dtype.kind in "fiu" else float)
             times = np.asarray(values, dtype=dtype)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise MechanismError(
-                f"ts must be a sequence of at least two times [s], real numbers, got {ts!r}."
+                f"ts must be a sequence of at least two times [s], real numbers, got {shown(ts)}."
             ) from error
     else:
         times = jnp.asarray(ts, dtype=dtype)

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.arrays import Scalar
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, is_one_of, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import by_owner, count_of, format_number, readable
 
@@ -51,9 +51,9 @@ class State(eqx.Module):
         return "\n".join(lines)
 
     def __getitem__(self, name: str) -> Scalar:
-        if name in self.coordinate_names:
+        if is_one_of(name, self.coordinate_names):
             return self.q[self.coordinate_names.index(name)]
-        if name in self.speed_names:
+        if is_one_of(name, self.speed_names):
             return self.v[self.speed_names.index(name)]
         error = unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
         raise MechanismError(

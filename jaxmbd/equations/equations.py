@@ -27,7 +27,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_numbers
 from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 
@@ -51,6 +51,7 @@ class Equations(eqx.Module):
 
     def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
         check_mechanism(mechanism)
+        check_numbers(mechanism)
         constraints = mechanism.constraints()
         self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism

@@ -18,7 +18,7 @@ from jaxmbd.identification._labels import labels
 from jaxmbd.identification._places import AbstractPlace, Leaves, Where
 from jaxmbd.identification._priors import AbstractPrior
 from jaxmbd.identification._ranges import AbstractRange, Unbounded
-from jaxmbd.model.body.checks import check_finite, check_instance, check_mapping
+from jaxmbd.model.body.checks import check_finite, check_instance, check_mapping, check_some
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.user_functions import call_user
 
@@ -52,9 +52,9 @@ class Parameter(eqx.Module):
                 f"Parameter: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a "
                 "value to begin with is start=..."
             )
-        if isinstance(self.start, str):
-            raise MechanismError(f"Parameter: start must be a number, got {self.start!r}.")
-        if self.start is not None and is_concrete(self.start):
+        if self.start is not None and jax.tree_util.all_leaves([self.start]):  # else a tree, such as a network
+            check_some("Parameter", "start", self.start)
+        elif self.start is not None and is_concrete(self.start):
             for leaf in jax.tree.leaves(eqx.filter(self.start, eqx.is_inexact_array)):
                 check_finite("Parameter", "start", leaf, leaf.shape)
         ranges = "a range, Unbounded(), Positive(), Bounded(lower, upper) or Box(lower, upper)"

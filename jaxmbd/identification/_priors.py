@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite, check_number
+from jaxmbd.model.body.checks import check_number, check_some
 
 
 class AbstractPrior(eqx.Module):
@@ -84,7 +84,7 @@ def standard(residual: Array) -> Array:
 
 def _check(name: str, **numbers: Array) -> None:
     for field, value in numbers.items():
-        check_finite(name, field, value, value.shape if isinstance(value, Array) else ())
+        check_some(name, field, value)
     deviation = numbers["deviation"]
     if is_concrete(deviation) and not (np.asarray(deviation) > 0).all():
         raise MechanismError(f"{name}: deviation must be positive, got {deviation}.")

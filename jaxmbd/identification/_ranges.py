@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._labels import LISTED
-from jaxmbd.model.body.checks import check_finite, check_number
+from jaxmbd.model.body.checks import check_number, check_some
 from jaxmbd.printing import readable
 
 _EDGE = 1e-3  # share of the width of a range: an estimate that is closer to an end counts as lying at it
@@ -97,6 +97,7 @@ class Unbounded(AbstractElementwiseRange):
 
     def __check_init__(self) -> None:
         if self.scale is not None:
+            check_some("Unbounded", "scale", self.scale)
             check_number("Unbounded", "scale", self.scale, "the parameter's unit")
 
     def physical(self, u: Array, start: Array) -> Array:
@@ -165,8 +166,7 @@ class AbstractInterval(AbstractElementwiseRange):
     def __check_init__(self) -> None:
         name = type(self).__name__
         for field in ("lower", "upper"):
-            value = getattr(self, field)
-            check_finite(name, field, value, value.shape if isinstance(value, Array) else ())
+            check_some(name, field, getattr(self, field))
         if is_concrete(self.lower, self.upper) and not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
             raise MechanismError(f"{name}: lower must be below upper, got {self.lower} and {self.upper}.")
 

@@ -19,7 +19,7 @@ from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml
 from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
 from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
-from jaxmbd.model.body.checks import check_flags, check_instance
+from jaxmbd.model.body.checks import as_path, check_flags, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
         >>> print(mbd.load("pendulum.toml")["rod"].mass)
         1.0
     """
-    path = Path(path)
+    path = as_path("load", path)
     if path.suffix == RESULTS:
         return read_netcdf(path)
     return read_model(path, trust)[0]
@@ -99,7 +99,7 @@ def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = 
         >>> print(mbd.load_state(pendulum.mechanism, "pendulum.toml")["rod.x"].round(4))
         -0.5
     """
-    path = Path(path)
+    path = as_path("load_state", path)
     check_instance("load_state: mechanism", mechanism, Mechanism, "the Mechanism that the state belongs to")
     if path.suffix == RESULTS:
         return state_at(read_netcdf(path), mechanism, index, path)
@@ -160,7 +160,7 @@ def _is_same(x: Any, y: Any) -> bool:
 
 
 def _path(kind: str, path: str | os.PathLike[str], ending: str) -> Path:
-    path = Path(path)
+    path = as_path("save", path)
     if path.suffix != ending:
         raise MechanismError(f"The file of {kind} ends with {ending}, such as 'name{ending}', got {str(path)!r}.")
     return path

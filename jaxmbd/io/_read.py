@@ -10,7 +10,7 @@ from jaxmbd.io._xml import read_xml
 from jaxmbd.io.asmt.model import read_asmt
 from jaxmbd.io.mjcf.model import read_mjcf
 from jaxmbd.io.urdf.model import read_urdf
-from jaxmbd.model.body.checks import check_finite, check_number
+from jaxmbd.model.body.checks import as_path, check_finite, check_number
 
 SUFFIXES = (".xml", ".urdf", ".asmt")
 
@@ -47,7 +47,7 @@ def read(
         >>> print(model)  # doctest: +SKIP
         >>> solution = mbd.simulate(model.mechanism, model.state, ts)  # doctest: +SKIP
     """
-    path = Path(path)
+    path = as_path("read", path)
     root = None if path.suffix == ".asmt" else read_xml(path)
     kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
     options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
@@ -64,9 +64,9 @@ def read(
     if root is None:
         model = read_asmt(path, length_unit)
     elif kind == "mjcf":
-        model = read_mjcf(path, root, keyframe, path.parent if within is None else Path(within))
+        model = read_mjcf(path, root, keyframe, path.parent if within is None else as_path("read: within", within))
     else:
-        model = read_urdf(path, root, None if loops is None else Path(loops), bool(floating))
+        model = read_urdf(path, root, None if loops is None else as_path("read: loops", loops), bool(floating))
     if strict:
         check_strict(path, model.remarks)
     return model

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
-from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_coordinate, check_finite
+from jaxmbd.errors import MechanismError, is_one_of
+from jaxmbd.model.body.checks import check_coordinate, check_law
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
@@ -42,13 +42,13 @@ class Driver(eqx.Module):
 
     def __init__(self, name: str, coordinate: str, motion: Function | Number, prescribes: str = "position") -> None:
         check_coordinate("Driver", name, coordinate)
-        if prescribes not in ("position", "speed"):
+        if not is_one_of(prescribes, ("position", "speed")):
             raise MechanismError(f"Driver {name!r}: prescribes must be 'position' or 'speed', got {prescribes!r}.")
         self.prescribes = prescribes
         self.name = name
         self.coordinate = coordinate
         self.motion = motion if callable(motion) else as_float(motion)
-        check_finite(f"Driver {name!r}", "motion", self.motion)
+        check_law(f"Driver {name!r}", "motion", self.motion)
         check_continuous(f"Driver {name!r}", motion, prescribes, ())
 
     def value(self, t: Scalar) -> Scalar:

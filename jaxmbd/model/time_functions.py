@@ -7,7 +7,7 @@ declare the times, and `simulate` ends steps on them.
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +17,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, constant, is_concrete
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, is_one_of, shown
 
 
 class AbstractTimeFunction(eqx.Module):
@@ -58,8 +58,14 @@ class Piecewise(AbstractTimeFunction):
 
     def __init__(self, times: Any, pieces: Sequence[Function | Number], order: int = 0) -> None:
         self.times, self.order = _times("Piecewise", times, strict=False), _order("Piecewise", order)
+        if not isinstance(pieces, Iterable) or getattr(pieces, "ndim", 1) == 0:
+            raise MechanismError(
+                "Piecewise: pieces must be a sequence of numbers or functions, one more than times, got "
+                f"{shown(pieces)}."
+            )
         self.pieces = tuple(
-            piece if callable(piece) else _finite("Piecewise", f"pieces[{k}]", piece) for k, piece in enumerate(pieces)
+            piece if callable(piece) and not isinstance(piece, type) else _finite("Piecewise", f"pieces[{k}]", piece)
+            for k, piece in enumerate(pieces)
         )
         if len(self.pieces) != len(self.times) + 1:
             raise MechanismError(
@@ -94,8 +100,8 @@ class Table(AbstractTimeFunction):
     order: int = eqx.field(static=True)
 
     def __init__(self, times: Any, values: Any, order: int = 1) -> None:
-        if order not in (0, 1):
-            raise MechanismError(f"Table: order must be 1 (linear between samples) or 0 (held), got {order!r}.")
+        if not is_one_of(order, (0, 1)):
+            raise MechanismError(f"Table: order must be 1 (linear between samples) or 0 (held), got {shown(order)}.")
         self.times, self.order = _times("Table", times, strict=order == 1), order
         self.values = _finite("Table", "values", values)
         if self.values.ndim not in (1, 2) or len(self.values) != len(self.times):
@@ -132,9 +138,10 @@ def _times(kind: str, times: Any, strict: bool) -> Array:
 
 
 def _order(kind: str, order: int) -> int:
-    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
+    if isinstance(order, bool) or not isinstance(order, int) or not 0 <= order <= _SMOOTHEST:
         raise MechanismError(
-            f"{kind}: order is the lowest derivative by time that jumps, a whole number from 0 on, got {order!r}."
+            f"{kind}: order is the lowest derivative by time that jumps, a whole number from 0 to {_SMOOTHEST}, got "
+            f"{shown(order)}."
         )
     return order
 
@@ -143,7 +150,7 @@ def _finite(kind: str, field: str, values: Any) -> Array:
     """Real numbers as an array, each of them finite."""
     array = as_float(values)
     if not isinstance(array, Array) or np.issubdtype(array.dtype, np.complexfloating):
-        raise MechanismError(f"{kind}: {field} must be real numbers, got {values!r}.")
+        raise MechanismError(f"{kind}: {field} must be real numbers, got {shown(values)}.")
     if is_concrete(array):
         numbers = np.asarray(array)
         wrong = np.argwhere(~np.isfinite(numbers)).tolist()
@@ -154,6 +161,7 @@ def _finite(kind: str, field: str, values: Any) -> Array:
 
 
 _DEGREE = 5
+_SMOOTHEST = 100  # an order beyond which no method of integration notices a jump
 _EMPTY = 1e-12  # modes of the spline with less weight in the samples are not determined by them
 _INTERPOLATES = 0.02  # least share of residual degrees of freedom: below it the residual is lost in rounding
 
@@ -181,10 +189,12 @@ class SmoothingSpline(eqx.Module):
 
     def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
         ts = _checked(ts, values)
-        is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
-        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and 0 <= smoothing < math.inf):
+        number = as_float(smoothing)
+        is_number = isinstance(number, Array) and number.shape == ()
+        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and 0 <= number < math.inf):
             raise MechanismError(
-                f"SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got {smoothing!r}."
+                "SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got "
+                f"{shown(smoothing)}."
             )
         if smoothing == "auto" and not is_concrete(values):
             raise MechanismError(
@@ -218,7 +228,7 @@ def _checked(ts: Any, values: Any) -> np.ndarray:
         times, shape = np.asarray(ts, dtype=float), np.shape(values)
         if is_concrete(values):
             np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise MechanismError(f"SmoothingSpline: ts and values must be sequences of real numbers ({error}).") from error
     if times.ndim != 1 or shape != times.shape or len(times) < _DEGREE + 1:
         raise MechanismError(

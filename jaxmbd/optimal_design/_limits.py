@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import as_float, is_concrete
-from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_instance, check_mapping, check_shape
+from jaxmbd.errors import MechanismError, shown
+from jaxmbd.model.body.checks import check_instance, check_mapping, check_some
 from jaxmbd.user_functions import user_array
 
 ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
@@ -44,15 +44,17 @@ class Limit(eqx.Module):
     unit: str = eqx.field(static=True, default="")
 
     def __check_init__(self) -> None:
-        if not callable(self.function):
-            raise MechanismError(f"Limit: function must be a function of the mechanism, got {self.function!r}.")
+        if not callable(self.function) or isinstance(self.function, type):
+            raise MechanismError(f"Limit: function must be a function of the mechanism, got {shown(self.function)}.")
         given = {n: getattr(self, n) for n in ("lower", "upper", "equals") if getattr(self, n) is not None}
         for name, value in given.items():
-            check_shape("Limit", name, value, np.shape(value))
+            check_some("Limit", name, value, infinite=True)
         if not given or (self.equals is not None and len(given) > 1):
             raise MechanismError(f"A Limit has lower, upper or both, or else equals; got {', '.join(given) or 'none'}.")
         if len(given) == 2 and is_concrete(given) and not np.all(np.asarray(self.lower) <= np.asarray(self.upper)):
             raise MechanismError(f"Limit: lower must not exceed upper, got {self.lower} and {self.upper}.")
+        if self.scale is not None:
+            check_some("Limit", "scale", self.scale)
         if self.scale is not None and is_concrete(self.scale) and not np.all(np.asarray(self.scale) > 0):
             raise MechanismError(f"Limit: scale must be greater than zero, got {self.scale}.")
 

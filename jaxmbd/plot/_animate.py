@@ -14,7 +14,7 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.body.checks import as_path, check_instance
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
 from jaxmbd.scene.recording import scene_of
@@ -104,7 +104,7 @@ def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: floa
         >>> plot.save_animation(plot.animate(solution, fps=5), "pendulum.gif", dpi=30).name
         'pendulum.gif'
     """
-    target = Path(path)
+    target = as_path("save_animation", path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from jaxmbd.identification._diagnostics import summary
 from jaxmbd.identification._result import Fit, Prediction
-from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.body.checks import as_path, check_instance
 from jaxmbd.plot._channels import fit
 from jaxmbd.plot._style import SMALL, new_figure
 
@@ -55,7 +55,7 @@ def fit_report(
         drawn = [(each, k, f"experiment {k}") for k in range(min(len(each.experiments), _DRAWN))]
         parts += [f"<h2>{heading}</h2>", _table(_errors(each)), _picture(fit(drawn)[0, 0].get_figure())]
     page = f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
-    target = Path(path)
+    target = as_path("fit_report", path)
     target.write_text(f"{page}<style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>", encoding="utf-8")
     return target
 

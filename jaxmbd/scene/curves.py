@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.errors import MechanismError, check_known, unknown
+from jaxmbd.errors import MechanismError, check_known, is_one_of, unknown
 from jaxmbd.model.body.checks import checked_names
 
 # The palette of `pieces.py`, in an order that keeps the first curves apart.
@@ -85,7 +85,7 @@ def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, An
 
 
 def _groups(names: Sequence[str], units: Mapping[str, str], panels: str) -> list[list[str]]:
-    if panels not in ("unit", "name"):
+    if not is_one_of(panels, ("unit", "name")):
         raise unknown("way to share panels", panels, ("unit", "name"))
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.compile.tracing import trace_once
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.space.vectors import cross, direction, safe_norm, skew
 
 Quaternion: TypeAlias = Float[Array, "4"]
@@ -385,7 +385,7 @@ def _check_direction(function: str, name: str, vector: Vector) -> None:
 
 def _axes(function: str, sequence: str) -> tuple[int, int, int]:
     """The indices of a sequence's three axes."""
-    if sequence not in _SEQUENCES:
+    if not is_one_of(sequence, _SEQUENCES):
         raise MechanismError(
             f"rotation.{function}: a sequence must be three of the letters x, y, z without the same twice in a row, "
             f"got {sequence!r}. Valid: {', '.join(_SEQUENCES)}."

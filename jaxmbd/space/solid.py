@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
+from jaxmbd.compile.equinox_internals import is_placeholder
 from jaxmbd.compile.tracing import trace_once
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations
 
 _UNITS = {"density": "kg/m³", "mass": "kg"}
@@ -39,12 +40,13 @@ def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
     may exceed the sum of the other two, `J1 = Σ m (y² + z²) ≤ J2 + J3`. Tolerances are 1e-9 of the largest moment, or
     100 units of rounding in single precision.
     """
-    if inertia is None or isinstance(inertia, str | bytes | list | tuple | dict | set | complex):
-        raise MechanismError(
-            f"{part}: inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got {inertia!r}."
-        )
-    if not isinstance(inertia, Array | np.ndarray):
+    if is_placeholder(inertia):
         return
+    if not isinstance(inertia, Array | np.ndarray):
+        raise MechanismError(
+            f"{part}: inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got "
+            f"{shown(inertia)}."
+        )
     if np.issubdtype(inertia.dtype, np.complexfloating):
         raise MechanismError(f"{part}: inertia must be real [kg m²], got {inertia.dtype}.")
     if inertia.shape != (3, 3):
@@ -286,8 +288,8 @@ def _number(part: str, name: str, value: Any, unit: str) -> Any:
     array = as_float(value)
     is_array = isinstance(array, Array)
     is_complex = isinstance(value, complex) or (is_array and np.issubdtype(array.dtype, np.complexfloating))
-    if value is None or is_complex or isinstance(array, str | bytes | list | tuple | dict | set):
-        raise MechanismError(f"{part}: {name} must be a {'real ' * is_complex}number [{unit}], got {value!r}.")
+    if is_complex or not (is_array or is_placeholder(array)):
+        raise MechanismError(f"{part}: {name} must be a {'real ' * is_complex}number [{unit}], got {shown(value)}.")
     if is_array and array.shape != ():
         raise MechanismError(f"{part}: {name} must be a number [{unit}], got shape {array.shape}.")
     return array

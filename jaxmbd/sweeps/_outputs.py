@@ -13,6 +13,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.sweeps._space import RESERVED, Space
+from jaxmbd.user_functions import call_user
 
 Function: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -32,7 +33,7 @@ class Output:
         return tuple(f"{self.name}_{k}" for k in range(len(self.shape)))
 
 
-class _Named(dict[str, Any]):
+class Numbers(dict[str, Any]):
     """The numbers of one variant; a name that does not exist is an error that says which do."""
 
     def __missing__(self, name: Any) -> Any:
@@ -48,7 +49,8 @@ def of_one(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """The function for one variant with its outputs as arrays, the verdict as an integer."""
 
     def outputs(numbers: dict[str, Any]) -> dict[str, Any]:
-        found: Any = function(_Named(numbers))
+        called = "{" + ", ".join(f"{name!r}: …" for name in numbers) + "}"
+        found = call_user(f"sweep: {name_of(function)}", "function", function, Numbers(numbers), takes=called)
         if not isinstance(found, Mapping):
             raise MechanismError(
                 f"sweep: {name_of(function)} must return a dictionary of named outputs, such as "
@@ -105,15 +107,7 @@ def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[O
     **Raises:** `MechanismError` if the function raises, or returns what is no dictionary of named numbers.
     """
     rows = {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
-    try:
-        shapes = run.eval_shape(rows)
-    except MechanismError:
-        raise
-    except Exception as error:
-        raise MechanismError(
-            f"sweep: {name_of(function)} raised {type(error).__name__} when it was traced for one variant with the "
-            f"numbers {', '.join(space.names)}: {error}"
-        ) from error
+    shapes = run.eval_shape(rows)
     found = tuple(Output(name, tuple(x.shape[1:]), np.dtype(x.dtype)) for name, x in shapes.items())
     taken = {*space.names, *space.dims, *space.labels, *(RESERVED - {RESULT})}
     for output in found:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_count, check_mapping
+from jaxmbd.model.body.checks import check_count, check_instance, check_mapping
 
 VARIANT = "variant"
 Samples: TypeAlias = dict[str, tuple[str, np.ndarray]]
@@ -111,6 +111,7 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
         >>> space["length"][0], space["length"][1].shape
         ('variant', (100,))
     """
+    check_instance("tolerances: parts", parts, Mapping, 'a dictionary, such as {"length": Normal(0.3, 1e-4)}')
     check_mapping("tolerances: parts", parts, '{"length": Normal(0.3, 1e-4)}')
     _check_draw("tolerances", count, seed)
     draws, rng = {}, np.random.default_rng(seed)
@@ -137,11 +138,14 @@ def _named(ranges: Mapping[str, Any], points: np.ndarray) -> Samples:
 
 def _check_draw(what: str, count: Any, seed: Any) -> None:
     check_count(f"{what}: count", count, 1)
-    check_count(f"{what}: seed", seed, 0)
+    check_count(f"{what}: seed", seed, 0, most=None)
 
 
 def _is_number(x: Any) -> bool:
-    return isinstance(x, int | float | np.number) and not math.isnan(x)
+    try:
+        return isinstance(x, int | float | np.number) and not math.isnan(x)
+    except OverflowError:  # a whole number beyond the range of floats
+        return False
 
 
 def _is_finite(x: Any) -> bool:

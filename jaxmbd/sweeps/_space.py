@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_mapping
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -191,5 +192,6 @@ def grid(values: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
         >>> mbd.sweeps.grid({"length": [0.5, 1.0], "mass": [1.0, 2.0]})["mass"]
         ('mass', array([1., 2.]))
     """
-    space = space_of({name: (name, value) for name, value in values.items()})
+    check_mapping("grid: values", values, '{"length": [0.1, 0.2], "mass": [1.0, 2.0, 3.0]}')
+    space = space_of({name: (name, value) for name, value in (values or {}).items()})
     return {one.name: (one.name, one.values) for one in space.swept}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmbd.errors import MechanismError, SolveError
-from jaxmbd.model.body.checks import check_count, check_flags
+from jaxmbd.model.body.checks import as_path, check_count, check_flags
 from jaxmbd.progress import reporting
 from jaxmbd.sweeps._chunks import Chunks, Executors, Values, by_workers, here, pickled
 from jaxmbd.sweeps._digest import digests
@@ -86,7 +86,7 @@ class Sweep:
         if self.store is None:
             values = self._into_memory()
         else:
-            what = Path(self.store), self.chunks.space, self.outputs, self.chunks.size
+            what = as_path("sweep: store", self.store), self.chunks.space, self.outputs, self.chunks.size
             parts = digests(self.function, *what[1:])
             with opened(*what, parts, self.overwrite) as store:
                 self._into_store(store)
@@ -212,7 +212,7 @@ def read_store(store: str | Path) -> "xr.Dataset":
 
         >>> found = mbd.sweeps.read_store("lengths.zarr")  # doctest: +SKIP
     """
-    found = open_finished(Path(store))
+    found = open_finished(as_path("read_store", store))
     return labelled(found.space, found.outputs, found.values(), found.function)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxmbd.compile.graph.node import Graph, Node
 from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
-from jaxmbd.errors import MechanismError, needs, unknown
+from jaxmbd.errors import MechanismError, is_one_of, needs, unknown
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
@@ -214,7 +214,7 @@ class SymbolicSystem:
         return (free - change * loads).col_join(self.h), loads
 
     def _loads(self, form: str) -> tuple[Any, Any]:
-        if form not in ("reactions", "multipliers"):
+        if not is_one_of(form, ("reactions", "multipliers")):
             raise MechanismError(f"form must be 'reactions' or 'multipliers', got {form!r}.")
         return (self.xC, self.vReactions) if form == "reactions" else (self.Psi_p, self.vLambda)
 

@@ -17,7 +17,7 @@ from jaxmbd.analyses.simulation.solution import Solution, at_instant
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_instance, checked_names
+from jaxmbd.model.body.checks import as_path, check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.curves import CURVES, panels_of
 from jaxmbd.scene.motion import check_rate
@@ -47,7 +47,7 @@ class Page:
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the page to a file and return its path."""
-        target = Path(path)
+        target = as_path("save", path)
         target.write_text(self.html, encoding="utf-8")
         return target
 

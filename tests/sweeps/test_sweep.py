@@ -186,14 +186,16 @@ WRONG = [
     (period, {"length": [[1.0]], "g": 1.0}, "'length' has values of shape (1, 1)"),
     (period, {"length": [1.0], "g": 1.0, "period": 2.0}, "an output 'period', of which the name 'period' is taken"),
     (period, {"length": [1.0], "g": 1.0, "result": 2.0}, "'result' cannot be the name"),
-    (fails, {"x": [1.0]}, "fails raised ValueError when it was traced for one variant with the numbers x: the rod"),
+    (fails, {"x": [1.0]}, "fails: the function raises ValueError in line"),
+    (lambda x: {"y": jnp.sin(x)}, {"x": [1.0]}, "It is called as function({'x': …})."),
+    (lambda x, y: {"y": x}, {"x": [1.0]}, "and <lambda>(x, y) cannot be: missing a required argument: 'y'"),
     (lambda x: x["x"], {"x": [1.0]}, "must return a dictionary"),
     (lambda x: {}, {"x": [1.0]}, "returns no outputs"),
     (lambda x: {"y": "text"}, {"x": [1.0]}, "'y' of <lambda> must be a number"),
     (lambda x: {"y": x["x"] * 1j}, {"x": [1.0]}, "'y' of <lambda> has the type complex128"),
     (lambda x: {"y": mbd.RESULTS.successful}, {"x": [1.0]}, 'A verdict has the name "result"'),
     (lambda x: {"result": x["x"]}, {"x": [1.0]}, "must be a verdict"),
-    (lambda x: {"y": float(x["x"])}, {"x": [1.0]}, "raised ConcretizationTypeError"),
+    (lambda x: {"y": float(x["x"])}, {"x": [1.0]}, "the function converts a traced value to a Python number"),
 ]
 
 

@@ -16,8 +16,8 @@ from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.equations.body_laws import BodyLaws
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.model.body.checks import check_flags, check_instance
+from jaxmbd.errors import MechanismError, check_known, shown
+from jaxmbd.model.body.checks import check_flags, check_instance, check_some
 from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -52,13 +52,12 @@ class Change(AbstractAction):
     value: Array = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
-        if not callable(self.where):
+        if not callable(self.where) or isinstance(self.where, type):
             raise MechanismError(
                 "Change: where must be a function that picks a number, such as lambda m: m['spring'].stiffness, got "
-                f"{self.where!r}."
+                f"{shown(self.where)}."
             )
-        if self.value is None or isinstance(self.value, str):
-            raise MechanismError(f"Change: value must be real numbers, got {self.value!r}.")
+        check_some("Change", "value", self.value)
 
 
 class ForceChanges(eqx.Module):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, channel_values
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, check_known, unknown
+from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Measure, Scaled
@@ -36,9 +36,9 @@ def as_quantity(of: Any) -> Any:
 
 
 def _check_kind(what: str, of: Any) -> None:
-    if not isinstance(of, ChannelName) and not callable(of):
+    if not isinstance(of, ChannelName) and (not callable(of) or isinstance(of, type)):
         raise MechanismError(
-            f"{what} must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got {of!r}."
+            f"{what} must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got {shown(of)}."
         )
 
 

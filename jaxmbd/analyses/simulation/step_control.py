@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.arrays import Scalar, is_concrete
-from jaxmbd.errors import MechanismError
+from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
+from jaxmbd.model.body.checks import check_finite, check_number
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 
@@ -45,7 +46,7 @@ def stepping(
 
     `at_least_as_often`: limit the steps of a default controller to the average interval of the times.
     """
-    if control.accuracy not in ("standard", "high"):
+    if not is_one_of(control.accuracy, ("standard", "high")):
         raise MechanismError(f"accuracy must be 'standard' or 'high', got {control.accuracy!r}.")
     solver = _solver(solver)
     controller = _user_controller(solver, controller, dt0)
@@ -75,10 +76,9 @@ def _user_controller(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> d
         if dt0 is not None:
             raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
         return controller
-    if dt0 is not None and (np.shape(dt0) != () or isinstance(dt0, str | complex)):
-        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
-    if dt0 is not None and is_concrete(dt0) and not 0 < dt0 < np.inf:
-        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
+    if dt0 is not None:
+        check_finite("simulate", "dt0", as_float(dt0))
+        check_number("simulate", "dt0", as_float(dt0), "s")
     if isinstance(solver, dfx.AbstractAdaptiveSolver):
         return controller
     if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):

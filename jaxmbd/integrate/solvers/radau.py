@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.integrate.solvers.radau_stages import (
     LinearizedStages,
     RadauStep,
@@ -105,7 +105,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     interpolation_cls: ClassVar[Callable[..., CollocationPolynomial]] = CollocationPolynomial
 
     def __check_init__(self) -> None:
-        if self.stages not in (1, 3, 5, 7):
+        if not is_one_of(self.stages, (1, 3, 5, 7)):
             raise MechanismError(f"Radau: stages must be 1, 3, 5 or 7, got {self.stages!r}.")
 
     def within(self, tolerance: Any) -> "Radau":

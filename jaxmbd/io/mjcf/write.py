@@ -14,6 +14,7 @@ from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
 from jaxmbd.model.body.body import GROUND, AbstractBody
+from jaxmbd.model.body.checks import as_path
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal
@@ -58,7 +59,8 @@ def write_mjcf(
     ElementTree.SubElement(root, "compiler", angle="radian", autolimits="true")
     ElementTree.SubElement(root, "option", gravity="0 0 0")
     world = ElementTree.SubElement(root, "worldbody")
-    target = Target(mechanism, root, Remarks(Path(path)), {GROUND: world})
+    file = as_path("write_mjcf", path)
+    target = Target(mechanism, root, Remarks(file), {GROUND: world})
     order = _write_tree(target)
     write_constraints(target)
     write_forces(target)
@@ -67,9 +69,9 @@ def write_mjcf(
     if state is not None:
         _write_keyframe(target, order, state)
     if strict:
-        check_strict(Path(path), target.remarks.found)
+        check_strict(file, target.remarks.found)
     ElementTree.indent(root)
-    Path(path).write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
+    file.write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
     return target.remarks.by_line
 
 

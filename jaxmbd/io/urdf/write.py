@@ -13,6 +13,7 @@ from jaxmbd.io._placement import Placement, placement_of
 from jaxmbd.io._written_tree import check_tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.model.body.checks import as_path
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.joint import AbstractTreeJoint
@@ -69,7 +70,8 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
         >>> remarks = write_urdf(mechanism, "mechanism.urdf")  # doctest: +SKIP
     """
     check_tree_in_space("write_urdf", mechanism, "links and joints")
-    robot = _Robot(mechanism, Path(path))
+    file = as_path("write_urdf", path)
+    robot = _Robot(mechanism, file)
     SubElement(robot.root, "link", name=GROUND)
     for branch, joint in zip(mechanism.tree.branches, mechanism.tree_joints(), strict=True):
         _frame(robot, branch, joint)
@@ -84,9 +86,9 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
     for part in (*mechanism.drivers, *mechanism.sensors):
         robot.lost(part, "has no counterpart in URDF and is left out")
     if strict:
-        check_strict(Path(path), robot.remarks.found)
+        check_strict(file, robot.remarks.found)
     ElementTree.indent(robot.root)
-    Path(path).write_text(ElementTree.tostring(robot.root, encoding="unicode") + "\n", encoding="utf-8")
+    file.write_text(ElementTree.tostring(robot.root, encoding="unicode") + "\n", encoding="utf-8")
     return robot.remarks.by_line
 
 

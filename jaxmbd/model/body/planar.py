@@ -6,9 +6,17 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
+from jaxmbd.model.body.checks import (
+    check_finite,
+    check_instance,
+    check_motion,
+    check_name,
+    check_number,
+    check_shape,
+    stacked,
+)
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.solid import Solid, mass_properties
 from jaxmbd.space.space import AbstractSpace
@@ -62,10 +70,7 @@ class MovingMarker(AbstractMovingMarker):
 
 def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
     """A marker from separate coordinates; a point as one argument, `at((x, y))`, raises."""
-    x, y = as_float(x), as_float(y)
-    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "x", x, ())
-    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "y", y, ())
-    return Marker(body, combined("stack", [x, y]), angle)
+    return Marker(body, stacked(f"Marker on {body!r}, made by at(x, y, angle)", x=x, y=y), angle)
 
 
 class AbstractMarkerOwner(eqx.Module):

@@ -11,7 +11,15 @@ from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
+from jaxmbd.model.body.checks import (
+    check_finite,
+    check_instance,
+    check_motion,
+    check_name,
+    check_number,
+    check_shape,
+    stacked,
+)
 from jaxmbd.space import rotation as rot
 from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
 from jaxmbd.space.space import AbstractSpace
@@ -79,7 +87,9 @@ def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None
     [0.1    0.     0.2    0.7071 0.     0.     0.7071]
     """
     euler_parameters = np.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
-    return combined("concatenate", [_point("A pose", x, y, z, by="pose"), euler_parameters])
+    position = _point("A pose", x, y, z, by="pose")
+    check_finite("A pose", "position", position, (3,))
+    return combined("concatenate", [position, euler_parameters])
 
 
 def _as_pose(value: Any) -> Any:
@@ -196,10 +206,7 @@ def _in_body_axes(
 
 def _point(part: str, *numbers: Any, by: str = "at") -> Array:
     """A point from separate coordinates; a point as one argument, `at((x, y, z))`, raises."""
-    coordinates = [as_float(number) for number in numbers]
-    for name, number in zip("xyz", coordinates, strict=True):
-        check_shape(f"{part}, made by {by}(x, y, z)", name, number, ())
-    return combined("stack", coordinates)
+    return stacked(f"{part}, made by {by}(x, y, z)", **dict(zip("xyz", numbers, strict=True)))
 
 
 def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_shape
+from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_law, check_shape
 from jaxmbd.model.force.force import AbstractJointForce, contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 
@@ -28,8 +28,7 @@ class JointForce(AbstractJointForce):
 
     def __check_init__(self) -> None:
         check_coordinate("JointForce", self.name, self.coordinate)
-        if not callable(self.force):
-            check_finite(f"JointForce {self.name!r}", "force (a number, or something to call)", self.force)
+        check_law(f"JointForce {self.name!r}", "force (a number, or something to call)", self.force)
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         if not callable(self.force):
@@ -98,8 +97,9 @@ class JointSpringDamper(AbstractJointForce):
 
     def __check_init__(self) -> None:
         check_coordinate("JointSpringDamper", self.name, self.coordinate)
-        for field in ("stiffness", "free_position", "damping", "actuator"):
+        for field in ("stiffness", "free_position", "damping"):
             check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
+        check_law(f"JointSpringDamper {self.name!r}", "actuator", self.actuator)
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         part, arguments = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)

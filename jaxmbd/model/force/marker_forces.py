@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_fields, check_finite, check_markers, check_number
+from jaxmbd.model.body.checks import check_callable, check_fields, check_finite, check_law, check_markers, check_number
 from jaxmbd.model.body.planar import Marker
 from jaxmbd.model.body.planar import ground as plane_ground
 from jaxmbd.model.body.spatial import ground as space_ground
@@ -46,8 +46,8 @@ class Force(AbstractForce):
         torque = jnp.zeros(_torque_shape(at)) if torque is None else torque
         self.force = force if callable(force) else as_float(force)
         self.torque = torque if callable(torque) else as_float(torque)
-        check_finite(f"Force {name!r}", "force", self.force, (at.space.dim,))
-        check_finite(f"Force {name!r}", "torque", self.torque, _torque_shape(at))
+        check_law(f"Force {name!r}", "force", self.force, (at.space.dim,))
+        check_law(f"Force {name!r}", "torque", self.torque, _torque_shape(at))
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
@@ -90,8 +90,9 @@ class SpringDamper(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("SpringDamper", self.name, self.a, self.b)
-        for field in ("stiffness", "free_length", "damping", "actuator"):
+        for field in ("stiffness", "free_length", "damping"):
             check_finite(f"SpringDamper {self.name!r}", field, getattr(self, field))
+        check_law(f"SpringDamper {self.name!r}", "actuator", self.actuator)
         check_number(f"SpringDamper {self.name!r}", "free_length", self.free_length, "m", zero=True)
 
     @property
@@ -176,7 +177,7 @@ class Torque(AbstractForce):
         _check_axes("Torque", name, frame)
         self.name, self.on, self.from_, self.frame = name, on, from_, frame
         self.torque = torque if callable(torque) else as_float(torque)
-        check_finite(f"Torque {name!r}", "torque", self.torque, _torque_shape(on))
+        check_law(f"Torque {name!r}", "torque", self.torque, _torque_shape(on))
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
@@ -212,8 +213,9 @@ class TorsionalSpringDamper(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("TorsionalSpringDamper", self.name, self.a, self.b, space=PLANAR)
-        for field in ("stiffness", "free_angle", "damping", "actuator"):
+        for field in ("stiffness", "free_angle", "damping"):
             check_finite(f"TorsionalSpringDamper {self.name!r}", field, getattr(self, field))
+        check_law(f"TorsionalSpringDamper {self.name!r}", "actuator", self.actuator)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -282,5 +284,5 @@ def _torque_shape(marker: AbstractMarker) -> tuple[int, ...]:
 
 
 def _check_axes(kind: str, name: str, frame: str) -> None:
-    if frame not in ("world", "body"):
+    if not is_one_of(frame, ("world", "body")):
         raise MechanismError(f"{kind} {name!r}: frame must be 'world' or 'body', got {frame!r}.")

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import equinox as eqx
+import jax
 
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.compile.equinox_internals import is_placeholder
+from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
-from jaxmbd.model.body.checks import check_flags, check_instance, checked_names
+from jaxmbd.model.body.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
@@ -101,6 +103,7 @@ class Mechanism(eqx.Module):
         self.space = self.bodies[0].space
         check_flags("Mechanism", floating=floating)
         self.floating = floating
+        check_instance("coordinates", coordinates, str, "'absolute' or 'joint'")
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
         self.tree = absolute(self.bodies)  # preliminary: the spanning tree needs checked parts
         check_parts(self)
@@ -118,7 +121,7 @@ class Mechanism(eqx.Module):
 
     def __getitem__(self, name: str) -> Any:
         for part in self.parts():
-            if part.name == name:
+            if isinstance(name, str) and part.name == name:
                 return part
         raise unknown("part", name, (part.name for part in self.parts()))
 
@@ -303,9 +306,7 @@ def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) 
 
 
 def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
-    if not isinstance(parts, Iterable):
-        raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
-    result, types = tuple(parts), _KINDS[kind]
+    result, types = checked_items(kind, parts, "a sequence of parts, such as [part]"), _KINDS[kind]
     for part in result:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
@@ -318,6 +319,16 @@ def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
                 f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.{''.join(place)}"
             )
     return result
+
+
+def check_numbers(mechanism: Mechanism) -> None:
+    """Raise for a part that holds something else in place of a number, put there by a map over the mechanism."""
+    for part in mechanism.parts():
+        for path, leaf in jax.tree_util.tree_flatten_with_path(part)[0]:
+            if type(leaf) is object or isinstance(leaf, jax.ShapeDtypeStruct) or is_placeholder(leaf):
+                field = jax.tree_util.keystr(path).removeprefix(".")
+                kind = type(part).__name__
+                raise MechanismError(f"{kind} {part.name!r}: {field} must be numbers, got {shown(leaf)}.")
 
 
 def check_mechanism(mechanism: Any) -> None:

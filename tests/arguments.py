@@ -1,0 +1,186 @@
+# pyright: reportArgumentType=false
+"""Right calls of public constructors and functions, and values that are wrong for nearly every argument."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmbd as mbd
+from jaxmbd import identification as ident
+from jaxmbd import optimal_design as od
+from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
+from jaxmbd import sweeps
+
+NOWHERE: dict[str, Any] = {
+    "complex": 1 + 2j, "NaN": float("nan"), "NaNs": np.full(3, np.nan), "bytes": b"a", "object": object(),
+    "a whole number without end": 10**400, "class": pl.Body,
+}  # fmt: skip
+"""Never accepted, but for what is listed below."""
+
+SOMEWHERE: dict[str, Any] = {
+    "None": None, "text": "x", "infinite": float("inf"), "zero": 0.0, "negative": -1.0, "large": 1e300, "small": 1e-300,
+    "empty": [], "dictionary": {}, "True": True, "two": np.ones(2), "six": np.ones((2, 3)), "half": jnp.bfloat16(1.5),
+    "single": np.float32(1.5), "whole": 3, "function": lambda *_: None, "texts": ["a", "b"],
+}  # fmt: skip
+"""Accepted or not, but never with an error that is not the library's own."""
+
+
+class Call(NamedTuple):
+    """A function with arguments that are right; `anything`: those that also take values of `NOWHERE`."""
+
+    function: Callable[..., Any]
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    anything: tuple[Any, ...] = ()
+
+
+def call(function: Callable[..., Any], *positional: Any, anything: tuple[Any, ...] = (), **named: Any) -> Call:
+    return Call(function, positional, named, anything)
+
+
+def law(*given: Any) -> Any:
+    return 0.0 * jnp.asarray(given[0])
+
+
+FLAT, SOLID = pl.Body("b", 1.0, 0.1), sp.Body("b", 1.0, (0.1, 0.1, 0.1))
+
+
+def in_both_spaces() -> dict[str, Call]:
+    """Parts that the plane and space have."""
+    found: dict[str, Call] = {}
+    for space, at, body in ((pl, pl.ground.at(), FLAT), (sp, sp.ground.at(), SOLID)):
+        on, dim = body.at(), 2 if space is pl else 3
+        moments = np.ones(3 if space is pl else 6)
+        made = {
+            "Revolute": call(space.Revolute, "J", at, on), "Prismatic": call(space.Prismatic, "J", at, on),
+            "Weld": call(space.Weld, "J", at, on), "Rod": call(space.Rod, "J", at, on, 1.0),
+            "PointConstraint": call(space.PointConstraint, "J", at, on),
+            "FixedConstraint": call(space.FixedConstraint, "J", at, on),
+            "Gear": call(space.Gear, "J", "A.angle", "B.angle", 2.0, 0.1),
+            "RackAndPinion": call(space.RackAndPinion, "J", "A.angle", "B.displacement", 2.0, 0.1),
+            "Driver": call(space.Driver, "d", "O.angle", 1.0, "position"),
+            "SpringDamper": call(space.SpringDamper, "s", at, on, 1.0, 1.0, 1.0, 0.5),
+            "Bushing": call(space.Bushing, "s", at, on, moments, moments),
+            "PointDrag": call(space.PointDrag, "s", on, 1.0, 1.0),
+            "PlaneContact": call(space.PlaneContact, "s", at, on, 1.0, 1.0),
+            "Force": call(space.Force, "s", on, np.ones(dim), frame="body"),
+            "Torque": call(space.Torque, "s", on, 1.0 if dim == 2 else np.ones(3)),
+            "JointForce": call(space.JointForce, "s", "O.angle", 1.0),
+            "JointFriction": call(space.JointFriction, "s", "O.angle", 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
+            "JointSpringDamper": call(space.JointSpringDamper, "s", "O.angle", 1.0, 1.0, 1.0, 0.5),
+            "JointStop": call(space.JointStop, "s", "O.angle", -1.0, 1.0, 10.0, 1.0, 1.5),
+            "Gravity": call(space.Gravity, 9.81), "GeneralizedForce": call(space.GeneralizedForce, "s", law),
+            "Distance": call(space.Distance, "p", at, on), "AngleBetween": call(space.AngleBetween, "p", at, on),
+            "Scaled": call(space.Scaled, "p", "O.angle", 2.0, 1.0),
+            "MovingMarker": call(space.MovingMarker, "b", lambda t, dim=dim: jnp.zeros(dim) * t),
+            **{
+                name: call(getattr(space, name), "p", on)
+                for name in ("Point", "Accelerometer", "Gyroscope", "PointVelocity", "PointAcceleration")
+            },
+        }  # fmt: skip
+        found |= {f"{'planar' if space is pl else 'spatial'}.{name}": made[name] for name in made}
+    return found
+
+
+def parts() -> dict[str, Call]:
+    """Constructors of parts, solids and functions."""
+    at, on, at3, on3 = pl.ground.at(), FLAT.at(), sp.ground.at(), SOLID.at()
+    pins = {name: call(getattr(sp, name), "J", at3, on3) for name in (
+        "Spherical", "Universal", "Cylindrical", "Planar", "ConstantVelocity", "ParallelAxes", "PerpendicularAxes",
+        "PointOnLine", "PointOnPlane",
+    )}  # fmt: skip
+    return {
+        "planar.Body": call(pl.Body, "x", 1.0, 1.0, (0.0, 0.0, 0.0)), "planar.at": call(FLAT.at, 0.0, 0.0, 0.0),
+        "spatial.Body": call(sp.Body, "x", 1.0, np.eye(3), (0.0, 0.0, 0.0)),
+        "spatial.at": call(SOLID.at, 0.0, 0.0, 0.0, axis=(1.0, 0.0, 0.0)),
+        "spatial.at_world": call(SOLID.at_world, 0.0, 0.0, 0.0, rotation=(1.0, 0.0, 0.0, 0.0)),
+        "planar.PinInSlot": call(pl.PinInSlot, "J", at, on),
+        "planar.RelativeAngle": call(pl.RelativeAngle, "J", at, on, 0.2),
+        "planar.TorsionalSpringDamper": call(pl.TorsionalSpringDamper, "s", at, on, 1.0, 1.0, 1.0, 0.5),
+        "planar.Mechanism": call(
+            pl.Mechanism, [FLAT], [pl.Revolute("O", at, FLAT.at(-0.5))], [pl.Gravity()], coordinates="joint"
+        ),
+        "spatial.Screw": call(sp.Screw, "J", at3, on3, 0.1),
+        "spatial.RevoluteSpherical": call(sp.RevoluteSpherical, "J", at3, on3, 0.1),
+        "spatial.RollingDisc": call(sp.RollingDisc, "J", at3, on3, 0.1),
+        **{f"spatial.{name}": pins[name] for name in pins},
+        "planar.box": call(pl.box, 1.0, 1.0, 1.0, 1.0), "planar.sphere": call(pl.sphere, 1.0, 1.0),
+        "planar.cylinder": call(pl.cylinder, 1.0, 1.0, 1.0), "planar.tube": call(pl.tube, 1.0, 1.0, 0.5, 1.0),
+        "spatial.pose": call(sp.pose, 0.0, 0.0, 0.0),
+        "Table": call(mbd.Table, [0.0, 1.0, 2.0], [0.0, 1.0, 0.0], 1),
+        "Piecewise": call(mbd.Piecewise, [1.0], [1.0, 2.0], 0),
+        "SmoothingSpline": call(mbd.SmoothingSpline, np.linspace(0, 1, 9), np.linspace(0, 1, 9), 0.1),
+        "Event": call(mbd.Event, "e", "O.angle", below=0.0, then=mbd.LogOnly()), "Bounce": call(mbd.Bounce, 0.5),
+        "Change": call(mbd.Change, lambda m: m["s"].stiffness, 1.0), "Switch": call(mbd.Switch, "x", on=False),
+        "Latch": call(mbd.Latch, "x"), "Release": call(mbd.Release, "O"),
+        "Stabilized": call(mbd.Stabilized, 0.1), "Augmented": call(mbd.Augmented, 5.0, 5.0),
+        "CoordinatePartitioning": call(mbd.CoordinatePartitioning, ["O.angle"]), "Radau": call(mbd.Radau, 3),
+        "Rotation": call(mbd.Rotation, 1.0),
+        "identification.Parameter": call(ident.Parameter, start=1.0), "identification.Positive": call(ident.Positive),
+        "identification.Bounded": call(ident.Bounded, 0.0, 2.0), "identification.Box": call(ident.Box, 0.0, 2.0),
+        "identification.Unbounded": call(ident.Unbounded, 1.0), "identification.Normal": call(ident.Normal, 0.0, 1.0),
+        "identification.LogNormal": call(ident.LogNormal, 1.0, 1.0),
+        "sweeps.Normal": call(sweeps.Normal, 1.0, 0.1, 0.0, 2.0), "sweeps.Uniform": call(sweeps.Uniform, 0.0, 1.0),
+        "sweeps.latin_hypercube": call(
+            sweeps.latin_hypercube, {"a": (0.0, 1.0)}, 8, seed=0, anything=("seed",)
+        ),
+        "sweeps.sobol": call(sweeps.sobol, {"a": (0.0, 1.0)}, 8, seed=0, anything=("seed",)),
+        "sweeps.tolerances": call(
+            sweeps.tolerances, {"a": sweeps.Normal(1.0, 0.1)}, 8, seed=0, anything=("seed",)
+        ),
+        "Limit": call(mbd.Limit, law, 0.0, 1.0, scale=1.0),
+        "optimal_design.crank_margins": call(od.crank_margins, 1.0, 2.0, 2.0, 2.0),
+    }  # fmt: skip
+
+
+class Pendulum(NamedTuple):
+    """A pendulum, a state and a motion of it."""
+
+    mechanism: pl.Mechanism
+    state: mbd.State
+    times: np.ndarray
+    motion: mbd.Solution
+
+
+@cache
+def pendulum() -> Pendulum:
+    pin, tip = pl.Revolute("O", pl.ground.at(), FLAT.at(-0.5)), pl.Point("tip", FLAT.at(0.5))
+    mechanism = pl.Mechanism([FLAT], [pin], [pl.Gravity(9.81)], sensors=[tip], coordinates="joint")
+    state, ts = mbd.assemble(mechanism, {"O.angle": 0.3}), np.linspace(0.0, 0.2, 5)
+    return Pendulum(mechanism, state, ts, mbd.simulate(mechanism, state, ts))
+
+
+def analyses(folder: Path) -> dict[str, Call]:
+    """Analyses of a pendulum, what is read off its motion, and files."""
+    m, s, ts, motion = pendulum()
+    measured = {"O.angle": np.asarray(motion["O.angle"])}
+    mbd.save(m, folder / "a.toml", s)
+    driven = pl.Mechanism(m.bodies, m.joints, m.forces, [pl.Driver("d", "O.angle", lambda t: 0.3 + t)])
+    return {
+        "assemble": call(mbd.assemble, m, {"O.angle": 0.3}, t=0.0, guess={}, speeds={"O.angle_rate": 1.0}),
+        "simulate": call(mbd.simulate, m, s, ts, rtol=1e-6, atol=1e-8, dt0=1e-2, max_steps=1000, dtmin=1e-9),
+        "kinematics": call(mbd.kinematics, driven, ts), "inverse_dynamics": call(mbd.inverse_dynamics, driven, ts),
+        "equilibrium": call(mbd.equilibrium, m, {"O.angle": -1.4}),
+        "equilibrium_path": call(
+            mbd.equilibrium_path, m, lambda m: m["b"].mass, [1.0, 2.0], {"O.angle": -1.4}, anything=(1,)
+        ),
+        "linearize": call(mbd.linearize, m, s), "time_scales": call(mbd.time_scales, m, s),
+        "describe": call(mbd.describe, m, s), "redundancy": call(mbd.redundancy, m, s),
+        "read": call(mbd.read, m, s, ["O.angle"]), "export": call(mbd.export, m),
+        "closure_error": call(mbd.closure_error, m, {"O.angle": 0.3}),
+        "assembly_modes": call(mbd.assembly_modes, m, {"O.angle": 0.3}, tries=2),
+        "save": call(mbd.save, m, folder / "b.toml", s), "load": call(mbd.load, folder / "a.toml"),
+        "load_state": call(mbd.load_state, m, folder / "a.toml"),
+        "Experiment": call(mbd.Experiment, ts, measured, start={"O.angle": 0.3}),
+        "solution.to_html": call(motion.to_html, folder / "x.html"), "solution[]": call(motion.__getitem__, "O.angle"),
+        "solution.state": call(motion.state, 0), "solution.reaction": call(motion.reaction, "O"),
+        "state[]": call(s.__getitem__, "O.angle"), "mechanism[]": call(m.__getitem__, "b"),
+        "optimal_design.centre_of_mass": call(od.centre_of_mass, m, s),
+        "sweep": call(mbd.sweep, lambda x: {"y": 2.0 * x["x"]}, {"x": [1.0, 2.0]}, chunk=2),
+        "grid": call(sweeps.grid, {"x": [1.0, 2.0]}),
+    }  # fmt: skip
