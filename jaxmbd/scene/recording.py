@@ -28,11 +28,12 @@ def scene_of(
     `reactions`: names of joints and drivers; `trace`: names of `Point` sensors, or of bodies.
     """
     mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
-    geometry = Geometry(mechanism, coordinates_at(solution, times), size)
+    geometry = Geometry(mechanism, times, coordinates_at(solution, times), size)
     finer = math.ceil(_PATH_POINTS / len(times))
     path = geometry.motion
     if trace and finer > 1:
-        path = poses_of(mechanism, coordinates_at(solution, divided(times, finer)))
+        between = divided(times, finer)
+        path = poses_of(mechanism, between, coordinates_at(solution, between))
     traces = [trace_of(mechanism, name, path, finer) for name in trace]
     forces = {name: linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions}
     acts = any(isinstance(force, Force) for force in mechanism.forces)  # speeds may take long to compute

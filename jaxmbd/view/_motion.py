@@ -27,7 +27,8 @@ _ANGLE = 2e-5  # [rad] rotations are rounded to this
 class Recording:
     """A motion with its scene at the times of frames `(frames,)` [s] and its poses `(frames, bodies, pose)`.
 
-    `size` [m] of symbols: the scene's own unless given.
+    `size` [m] of symbols: the scene's own unless given. The poses are those of the bodies and, after them, of markers
+    that move on bodies or the ground.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Recording:
             "colour": colour,
             "size": size,
             "bodies": [body.name for body in scene.geometry.mechanism.bodies],
+            "frames": self.positions.shape[1],
             "times": times_data(self.times, numbers),
             "positions": numbers.track(self.positions, _LENGTH * size),
             "turns": numbers.track(self.turns, _ANGLE),
@@ -120,7 +122,7 @@ def _frames(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
 def _divided_motion(solution: Solution, ts: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
     """The saved times with the intervals between them divided, and the poses at them."""
     times = divided(ts, parts)
-    return times, poses_at(solution.mechanism, coordinates_at(solution, times))[:, :-1]
+    return times, poses_at(solution.mechanism, times, coordinates_at(solution, times))[:, :-1]
 
 
 def _largest_turn(solution: Solution, poses: np.ndarray) -> float:
