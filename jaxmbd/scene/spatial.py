@@ -327,7 +327,8 @@ def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:
     margin = max(2.0 * radius, 4.0 * geometry.size)
     faces = rectangle(low[:2] - margin, high[:2] + margin)
     pieces = [Piece(force.name, plane, faces, INK, alpha=_FLOOR_ALPHA, is_floor=plane.body < 0)]
-    if radius > 0 and np.linalg.norm(point.offset) > 0.1 * radius:
+    is_centre = point.frame == point.body and np.linalg.norm(point.offset) <= 0.1 * radius  # where the body itself is
+    if radius > 0 and not is_centre:
         pieces.append(Piece(force.name, point, ball(radius), body_colour(point.body), alpha=0.35))
     return pieces
 
