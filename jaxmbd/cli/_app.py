@@ -15,6 +15,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
+from jaxmbd.cli._outputs import FILMS, PICTURES, check_out
 from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -93,9 +94,8 @@ def show(
             page = view.page(solution, channels=model.reads, trace=report.point_names(mechanism), **shown)
     if out is None:
         page.show()
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    model.report(page.save(out))
+    else:
+        model.to(out).write("show.html", page.save)
 
 
 def kinematics(model: Model, until: options.Until = None, rows: options.Rows = 401, film: options.Film = True) -> None:
@@ -176,6 +176,23 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     convert: (*_OF_FILES, "read"),
 }
 
+_MOTION = (".csv", ".nc", *PICTURES, *FILMS, ".html")
+# The endings of the files that commands with `--out` write.
+WRITTEN: dict[Callable[..., None], tuple[str, ...]] = {
+    draw: PICTURES,
+    assemble: PICTURES,
+    kinematics: _MOTION,
+    inverse: _MOTION,
+    equilibrium: PICTURES,
+    simulate: _MOTION,
+    linearize: (".npz", *PICTURES),
+    equations: (".txt", ".tex", ".py", ".c"),  # one of them for each format
+    fit: (".nc", ".toml", *PICTURES, ".html"),
+    sweep: (".csv", ".zarr"),
+    design: (".toml", *PICTURES),
+    show: (".html",),
+}
+
 
 def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     """Wrap a function of a `Model` and of options as a command, with its own options, and those of `load` beside them
@@ -184,6 +201,7 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
     shared = [p for p in signature(load).parameters.values() if p.name not in {*without, *(one.name for one in own)}]
 
     def run(**given: Any) -> None:
+        check_out(given.get("out"), WRITTEN.get(function, ()))
         with reporting(True, "loading ..."):
             settings.configure()
             model = load(**{p.name: given.pop(p.name) for p in shared})
@@ -222,14 +240,17 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
 app = typer.Typer(no_args_is_help=True, help="Multibody dynamics of mechanisms, differentiable from end to end.")
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture, the animation and the page.")] = Path("out/demo"),
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
+    check_out(out, ())
     settings.configure()
     job.run(out, progress=not quiet, console=Console())
+
+
+app.command()(command(demo, demo, list(signature(demo).parameters.values())))
 
 
 @app.command()
