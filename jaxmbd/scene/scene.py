@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.arrays import Number, as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
@@ -194,21 +195,30 @@ def checked_reactions(mechanism: Mechanism, reactions: Mapping[str, Any]) -> dic
 
 
 def applied_forces(
-    mechanism: Mechanism, ts: Float[Array, " times"], q: Float[Array, "times nq"], v: Float[Array, "times nv"]
+    mechanism: Mechanism,
+    ts: Float[Array, " times"],
+    q: Float[Array, "times nq"],
+    v: Float[Array, "times nv"],
+    changes: ForceChanges | None = None,
 ) -> dict[str, Forces]:
-    """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion."""
+    """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion.
+
+    `changes`: those of the motion, by events.
+    """
     space = mechanism.space
 
-    def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        at = Equations(mechanism).at(t, q)  # inside `jit`: evaluated eagerly, this takes seconds
+    def one(k: int, t: Array, q: Array, v: Array) -> Array:
+        equations = equations_at(Equations(mechanism), changes, t)
+        at = equations.at(t, q)  # inside `jit`: evaluated eagerly, this takes seconds
+        force: Any = equations.mechanism.forces[k]
         near = at.near(force.markers)
         rates = near.rates(at.on_markers(force.markers, at.twists(v)))
         return force.wrenches(t, near.frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
     forces = {}
-    for force in mechanism.forces:
+    for k, force in enumerate(mechanism.forces):
         if isinstance(force, Force):
-            values = np.asarray(jax.jit(jax.vmap(lambda *at, force=force: one(force, *at)))(ts, q, v))
+            values = np.asarray(jax.jit(jax.vmap(lambda *at, k=k: one(k, *at)))(ts, q, v))
             if np.any(values):
                 forces[force.name] = values
     return forces

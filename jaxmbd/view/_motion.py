@@ -10,7 +10,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.scene.motion import divided, poses_at, rotations
 from jaxmbd.scene.pieces import BODIES
-from jaxmbd.scene.recording import coordinates_at, scene_of
+from jaxmbd.scene.recording import coordinates_at, scene_of, until_failure
 from jaxmbd.scene.scene import Scene
 from jaxmbd.view._numbers import Numbers, Reference
 from jaxmbd.view._pieces import piece_data, place_data
@@ -28,7 +28,7 @@ class Recording:
     """A motion with its scene at the times of frames `(frames,)` [s] and its poses `(frames, bodies, pose)`.
 
     `size` [m] of symbols: the scene's own unless given. The poses are those of the bodies and, after them, of markers
-    that move on bodies or the ground.
+    that move on bodies or the ground. A motion that failed is shown until then, and a `remark` says why it ended.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Recording:
         size: float | None = None,
     ) -> None:
         self.name = name
+        solution, self.remark = until_failure(solution)
         self.times, poses = _frames(solution)
         self.scene = scene_of(solution, reactions, trace, self.times, size)
         dim = self.scene.geometry.dim
