@@ -10,7 +10,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK
 
@@ -73,7 +73,7 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
 def _draw(axes: Axes, panel: Panel, ts: np.ndarray) -> None:
     """Draw the lines and samples of one panel, with a legend if there are several."""
     for k, curve in enumerate(panel.curves):
-        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": curve.label}
+        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": plain(curve.label)}
         axes.plot(ts, curve.values, linestyle=_DASHES[k // _MANY % len(_DASHES)], linewidth=1.5, **style)
         if curve.measured is not None:
             _dots(axes, *curve.measured, style)
@@ -119,7 +119,7 @@ def fit(results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]])
     axes = figure.subplots(2, len(results), sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
     for column, (result, number, title) in zip(axes.T, results, strict=True):
         _experiment(column, result, number)
-        column[0].set_title(title, fontsize=TEXT)
+        column[0].set_title(plain(title), fontsize=TEXT)
         column[1].set_xlabel("time [s]", fontsize=TEXT)
     units = results[0][0].channel_units()
     unit = ", ".join(dict.fromkeys(units[name] for name in results[0][0].experiments[0].data))
@@ -139,8 +139,8 @@ def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int) -> None
         colour = CURVES[k % len(CURVES)]
         some = slice(None, None, max(1, len(ts) // _DOTS))
         dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 3.5, "markerfacecolor": "none"}
-        above.plot(ts[some], measured[some], color=colour, label=f"{name}, measured", **dots)
-        above.plot(ts, result.predicted[number][name], color=colour, linewidth=1.2, label=f"{name}, model")
+        above.plot(ts[some], measured[some], color=colour, label=plain(f"{name}, measured"), **dots)
+        above.plot(ts, result.predicted[number][name], color=colour, linewidth=1.2, label=plain(f"{name}, model"))
         below.plot(ts, 1e3 * result.residuals[number][name], color=colour, linewidth=1.0)
     below.axhline(0.0, color=INK, linewidth=0.6)
     for panel in axes:
