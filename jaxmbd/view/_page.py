@@ -20,6 +20,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.motion import check_rate
+from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
 from jaxmbd.view._curves import panels_data
@@ -219,7 +220,7 @@ def _assembled(data: dict[str, Any], numbers: Numbers) -> str:
     libraries = ["uplot.min"] + (["three.min"] if renderer == "space" else [])
     fields = {
         "title": html.escape(data["title"] or "mechanism"),
-        "styles": _read("libraries/uplot.min.css") + _read("page.css"),
+        "styles": _read("libraries/uplot.min.css") + page_theme() + _read("page.css"),
         "libraries": "\n".join(_read(f"libraries/{name}.js") for name in libraries),
         "scripts": "\n".join(_read(f"{name.format(renderer=renderer)}.js") for name in _SCRIPTS),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
