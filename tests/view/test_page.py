@@ -325,7 +325,7 @@ def test_wrong_arguments_are_named(space: mbd.Solution, plane: mbd.Solution) -> 
         ((plane,), {"channels": ["rod.thta"]}, r"no quantity named 'rod\.thta'\. Did you mean 'rod\.theta'"),
         ((plane,), {"measured": {"rod.x": np.zeros(6)}}, "no plotted quantity named 'rod.x'"),
         ((plane,), {"elev": 10.0}, "elev and azim turn the view of a mechanism in space"),
-        (({"a": plane, "b": infinite},), {}, r"motions\['b'\]: q holds values that are not finite"),
+        (({"a": plane, "b": infinite},), {}, r"motions\['b'\]: .*q holds values that are not finite"),
         (({"a": plane, "b": plane},), {"channels": "x"}, r"motions\['a'\]: There is no quantity named 'x'"),
         ((plane,), {"title": 3}, "title must be a string"),
         ((plane,), {"speed": 0.0}, "speed must be positive and finite, got 0.0"),
