@@ -23,6 +23,7 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import TOLERANCES, Accuracy, Adjoint
+from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
@@ -36,7 +37,14 @@ from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
-from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_mapping, check_number
+from jaxmbd.model.body.checks import (
+    check_count,
+    check_finite,
+    check_instance,
+    check_mapping,
+    check_number,
+    check_shape,
+)
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -79,8 +87,8 @@ class Problem(eqx.Module):
       (`error_growth`), as `shooting` then says;
     - `continuity`: the standard deviation `[m, rad, m/s, rad/s]` of the jumps between segments, which also stands for
       what the model cannot explain. Zero: without jumps (to 1e-7);
-    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
-      `max_events`, `max_steps`: as for `simulate`.
+    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `dtmin`,
+      `events`, `max_events`, `switching_times`, `max_steps`, `closure_tolerance`: as for `simulate`.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or own values that belong nowhere.
     """
@@ -116,16 +124,22 @@ class Problem(eqx.Module):
         rtol: float | int | None = None,
         atol: float | int | None = None,
         dt0: float | int | None = None,
+        dtmin: float | int | None = None,
         events: Iterable[Event] = (),
         max_events: int = 32,
+        switching_times: Any = (),
         max_steps: int = 2**16,
+        closure_tolerance: float = CLOSURE_TOLERANCE,
     ) -> None:
         check_known("loss", [loss], get_args(Loss))
         check_known("noise", [noise], ("given", "white", "coloured"))
         check_finite("Problem", "loss_scale", as_float(loss_scale))
         check_number("Problem", "loss_scale", as_float(loss_scale), "1")
         check_known("accuracy", [accuracy], get_args(Accuracy))
-        check_controller(stepsize_controller, rtol, atol, control_speeds)
+        check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
+        check_finite("Problem", "switching_times", as_float(switching_times), (np.size(switching_times),))
+        check_shape("Problem", "closure_tolerance", as_float(closure_tolerance), ())
+        check_number("Problem", "closure_tolerance", as_float(closure_tolerance), "m, rad")
         check_instance("Problem: events", events, Iterable, "a sequence of events, [Event(...)]")
         check_mapping("instruments", instruments, "{'gyro': Instrument('arm.omega')}")
         self.parameters = collect(mechanism, free, inputs)
@@ -144,7 +158,9 @@ class Problem(eqx.Module):
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
             "rtol": None if rtol is None else jnp.asarray(rtol), "atol": None if atol is None else jnp.asarray(atol),
-            "dt0": dt0, "events": tuple(events), "max_events": max_events,
+            "dt0": dt0, "dtmin": None if dtmin is None else jnp.asarray(dtmin), "events": tuple(events),
+            "max_events": max_events, "switching_times": as_float(switching_times),
+            "closure_tolerance": jnp.asarray(closure_tolerance),
         }  # fmt: skip
         self.loss, self.loss_scale, self.noise, self.continuity = loss, float(loss_scale), noise, float(continuity)
         if segments == "auto":
@@ -286,7 +302,8 @@ class Problem(eqx.Module):
         """Return the motions of each stack of experiments, with the experiments on the first axis."""
         alone = lambda own, experiment: self.motion(theta.parameters, own, experiment, adjoint)[0]  # noqa: E731
         return tuple(
-            jax.vmap(alone)(own, stack.experiment) for own, stack in zip(theta.experiments, self.stacks, strict=True)
+            eqx.filter_vmap(alone)(own, stack.experiment)
+            for own, stack in zip(theta.experiments, self.stacks, strict=True)
         )
 
     def readings(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[dict[str, Array], ...]:
