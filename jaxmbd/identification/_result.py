@@ -216,10 +216,9 @@ class Fit(AbstractComparison):
         known = self.uncertainty
         if known is None:
             return []
-        names, shared = known.names, len(self.labels) or len(known.names)
-        usable = np.where(known.is_open, 0.0, known.widening)[:shared]
-        k = int(np.argmax(usable)) if len(usable) else 0
-        widest = (names[k], float(usable[k])) if len(usable) else ("", 1.0)
+        factors = np.where(known.is_open, 0.0, known.widening)
+        rows = self._groups() or {name: np.array([k]) for k, name in enumerate(known.names)}
+        widest = max(((label, float(factors[places].max())) for label, places in rows.items()), key=lambda row: row[1])
         coloured = self.problem.noise == "coloured"
         return residual_remarks(known.tests, widest, from_scatter=known.is_from_scatter, coloured=coloured)
 

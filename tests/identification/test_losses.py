@@ -49,7 +49,9 @@ def test_known_efficiencies() -> None:
     the median, 2/π, where Huber's is nearly the absolute value."""
     assert efficiency("huber", 1.345) == pytest.approx(0.95, abs=1e-4)
     assert efficiency("cauchy", 2.385) == pytest.approx(0.95, abs=1e-3)
-    assert efficiency("huber", 0.01) == pytest.approx(2 / np.pi * (1 + 0.53e-2), rel=1e-3)  # of first order in the scale
+    assert efficiency("huber", 0.01) == pytest.approx(
+        2 / np.pi * (1 + 0.53e-2), rel=1e-3
+    )  # of first order in the scale
     assert efficiency("squares", 1.5) == 1.0
 
 
