@@ -13,7 +13,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
 from jaxmbd.space import rotation as rot
-from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
+from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL, SpatialFrame
 
@@ -142,7 +142,8 @@ class Body(AbstractMarkerOwner, AbstractBody):
     def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
         self.name = name
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
-        self.mass, self.inertia, self.pose = as_float(weight), inertia_matrix(tensor), _as_pose(pose)
+        self.inertia, self.pose = inertia_matrix(tensor), _as_pose(pose)
+        self.mass = positive_or_nan(weight, self.inertia)
 
     def __check_init__(self) -> None:
         check_name("body", self.name)
