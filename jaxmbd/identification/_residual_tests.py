@@ -52,7 +52,7 @@ class ResidualTest:
     is_too_large: bool
 
 
-def ljung_box(parts: Iterable[Float[np.ndarray, " n"]], lags: int) -> tuple[float, float, float]:
+def ljung_box(parts: Iterable[Float[np.ndarray, " _"]], lags: int) -> tuple[float, float, float]:
     """Return the statistic of several series together, its p-value, and the mean correlation of neighbours; NaN for
     series that are all shorter than four samples."""
     total, freedom, first = 0.0, 0, []
@@ -69,7 +69,7 @@ def ljung_box(parts: Iterable[Float[np.ndarray, " n"]], lags: int) -> tuple[floa
     return total, float(scipy.stats.chi2.sf(total, freedom)), float(np.mean(first))
 
 
-def _series(problem: Problem, residuals: Sequence[np.ndarray]) -> dict[str, list[Float[np.ndarray, " n"]]]:
+def _series(problem: Problem, residuals: Sequence[np.ndarray]) -> dict[str, list[Float[np.ndarray, " _"]]]:
     """The residuals of each channel without missing samples: one series for each experiment and component."""
     found: dict[str, list[np.ndarray]] = {}
     for stack, rows in zip(problem.stacks, residuals, strict=True):
@@ -80,7 +80,7 @@ def _series(problem: Problem, residuals: Sequence[np.ndarray]) -> dict[str, list
     return {name: parts for name, parts in found.items() if parts}
 
 
-def correlations(parts: Sequence[Float[np.ndarray, " n"]]) -> Float[np.ndarray, " lags"]:
+def correlations(parts: Sequence[Float[np.ndarray, " _"]]) -> Float[np.ndarray, " lags"]:
     """Return the correlations of samples 0, 1, 2 … apart, of all series of a channel together, up to the lag from which
     they are those of noise, and tapered: one up to half of the lags, then falling to zero."""
     count, longest = sum(map(len, parts)), max(map(len, parts))
