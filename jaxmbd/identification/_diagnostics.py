@@ -18,9 +18,8 @@ from jaxtyping import Float
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
-from jaxmbd.identification._linearisation import evaluate, linearised, unflattened
+from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._losses import likeliest_level, log_normaliser, transformed
-from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._parameters import check_within, flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._residual_tests import ljung_box
@@ -212,7 +211,7 @@ def profile_likelihood(
 
     **Warns:** `FitWarning` if a search does not converge.
 
-    **Raises:** `MechanismError` for values outside the range of the parameter.
+    **Raises:** `MechanismError` for values outside the range of the parameter, or a fit with jumps between segments.
 
         >>> profile = mbd.identification.profile_likelihood(result, "inertia", progress=False)
         >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
@@ -223,6 +222,11 @@ def profile_likelihood(
     if not eqx.is_array(result.parameters[name]) or result.parameters[name].ndim:
         raise MechanismError(
             f"profile_likelihood: {name!r} must be one number, it has {flat(result.parameters[name]).size}."
+        )
+    if result.problem.is_cut:
+        raise MechanismError(
+            "profile_likelihood takes whole experiments, and this fit has jumps between segments, "
+            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
         )
     if not (isinstance(level, float) and 0 < level < 1):
         raise MechanismError(f"profile_likelihood: level must be between 0 and 1, such as 0.95, got {level!r}.")
@@ -260,21 +264,12 @@ def _values(result: Fit, name: str) -> np.ndarray:
 
 
 def _loss(result: Fit) -> float:
-    """The loss of a fit, with that of jumps between segments."""
-    problem = result.problem
-    if not problem.is_cut:
-        return float(problem.objective(result.theta))
-    joins = without_multipliers(problem, problem.continuity)
-    return linearised(problem, eqx.filter_jit(evaluate)(problem, problem.unconstrained(result.theta), joins)).loss
+    return float(result.problem.objective(result.theta))
 
 
 def _variance(result: Fit) -> float:
-    """The variance of the residuals in units of the noise that was given, and of the jumps in units of theirs."""
-    jumps = sum(
-        (stack.lanes - stack.lanes // stack.segments) * len(stack.experiment.estimate)
-        for stack in result.problem.stacks
-    )
-    return 2 * _loss(result) / max(result.problem.samples + jumps - len(result.problem.names()), 1)
+    """The variance of the residuals in units of the noise that was given."""
+    return 2 * _loss(result) / max(result.problem.samples - len(result.problem.names()), 1)
 
 
 def _with_fixed(result: Fit, name: str, value: float) -> Problem:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.identification import Bounded, Box, Parameter, Positive, Problem, Unbounded, fit_many, profile_likelihood
+from jaxmbd.identification import Bounded, Box, Parameter, Positive, Problem, Unbounded, fit_many
 from jaxmbd.identification._normal_equations import Block, Linearised
 from jaxmbd.identification._residual_tests import correlated_scores, correlations
 from tests.identification.swings import plain_pendulum
@@ -167,23 +167,3 @@ def test_the_interval_of_a_fit_keeps_to_the_range() -> None:
     lower, upper = result.interval()["c"]
     width = 2.0210753903 * error / estimate  # of the t distribution with 40 degrees of freedom, at 97.5 %
     np.testing.assert_allclose([lower, upper], [estimate * np.exp(-width), estimate * np.exp(width)], rtol=1e-8)
-
-
-@pytest.mark.slow
-def test_a_profile_with_jumps_is_the_interval() -> None:
-    """The loss along the mass, with initial states and jumps of both segments fitted anew, is the parabola of the
-    standard error, for which the problem is nearly enough linear."""
-    ts = TS[:81]
-    start = {"O.angle": 1.0}
-    data = angle(0.02)[:81] + noise(5)[:81]
-    one = mbd.Experiment(ts, {"O.angle": data}, start, {"O.angle": 0.0}, True, sigma=SIGMA)
-    free = {"mass": Parameter(lambda m: m["bar"].mass, 1.2, Positive())}
-    segmented = Problem(plain_pendulum(1.0, 0.02), one, free, segments=2, continuity=0.01)
-    result = mbd.fit(segmented, progress=False)
-    error = float((result.standard_errors or {})["mass"])
-    estimate = float(result.parameters["mass"])
-    profile = profile_likelihood(result, "mass", estimate + error * np.array([-3.0, -1.0, 1.0, 3.0]), progress=False)
-    np.testing.assert_allclose(profile.losses - profile.best, [4.5, 0.5, 0.5, 4.5], rtol=0.15)
-    assert profile.best == pytest.approx(0.5 * (81 + 2 - 5), rel=1e-9)  # samples and jumps without the unknowns
-    lower, upper = result.interval()["mass"]
-    np.testing.assert_allclose(profile.interval, [lower, upper], atol=0.08 * float(upper - lower))
