@@ -11,6 +11,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_coordinate, check_finite
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
@@ -35,8 +36,8 @@ class Driver(eqx.Module):
         0.3
     """
 
-    name: str = eqx.field(static=True)
-    coordinate: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
+    coordinate: Name = eqx.field(static=True)
     motion: Function | Scalar
     prescribes: str = eqx.field(static=True)
 

@@ -7,8 +7,10 @@ import numpy as np
 
 from jaxmbd.errors import unknown
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.force.force import AbstractForce
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.sensor import Point
+from jaxmbd.model.sensor import AbstractSensor, Point
 from jaxmbd.planar import Torque
 from jaxmbd.scene.motion import Place, place_of, poses_of
 from jaxmbd.scene.surfaces import EquivalentSolid, equivalent_solid, spread
@@ -140,9 +142,7 @@ def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
     """
     if isinstance(part, Torque):
         return (part.on,)
-    if isinstance(getattr(part, "at", None), AbstractMarker):
-        return (part.at,)
-    return tuple(getattr(part, "markers", ()))
+    return part.markers if isinstance(part, AbstractJoint | AbstractForce | AbstractSensor) else ()
 
 
 def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:

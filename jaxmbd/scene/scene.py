@@ -12,6 +12,7 @@ from jaxmbd.arrays import Number, as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, Prismatic
 from jaxmbd.scene.geometry import Geometry, acting_marker, traced_marker
@@ -127,7 +128,7 @@ class Scene:
             labels.append(Label(body.name, self.geometry.centre(i), shift, body_colour(i), True))
         seen: dict[tuple[float, ...], dict[str, Place]] = {}  # joints at one point share a label
         for joint in mechanism.joints:
-            if getattr(joint, "markers", ()):
+            if isinstance(joint, AbstractJoint):
                 place = self.geometry.place(acting_marker(mechanism, joint.name))
                 seen.setdefault(tuple(np.round(place.point(poses) / size, 3)), {})[joint.name] = place
         return labels + [

@@ -35,6 +35,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.body.checks import check_finite, check_flags, check_mapping, check_number, checked_names
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 
@@ -212,7 +213,7 @@ def rate_channel(mechanism: Mechanism, name: str) -> str:
     try:
         mechanism.coordinate(f"{owner}.{component}")
     except MechanismError:
-        joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ())]
+        joints = [f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names]
         raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
     # A body's coordinate that can be named here has the same index as its rate: x and vx.
     return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"

@@ -16,6 +16,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
+from jaxmbd.model.body.names import Name
 from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace
 
 
@@ -32,7 +33,7 @@ class AbstractJoint(eqx.Module):
     "lambda", the multiplier has no such meaning. `plane_loads`: the same in the plane, for a joint of both spaces.
     """
 
-    name: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
     coordinate_names: ClassVar[tuple[str, ...]] = ()
     coordinate_units: ClassVar[tuple[str, ...]] = ()
     unwrapped: ClassVar[tuple[str, ...]] = ()

@@ -26,6 +26,7 @@ from jaxmbd.model.body.checks import (
     check_shape,
     checked_names,
 )
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
 from jaxmbd.space.space import VECTOR, AbstractChart
 from jaxmbd.space.vectors import dot
@@ -200,9 +201,9 @@ class FreeMotion(AbstractTreeJoint):
 class AbstractCoupling(eqx.Module):
     """A constraint between two joint coordinates, referred to by name: `Φ(a, b) = 0` (1 row)."""
 
-    name: eqx.AbstractVar[str]
-    a: eqx.AbstractVar[str]
-    b: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
+    a: eqx.AbstractVar[Name]
+    b: eqx.AbstractVar[Name]
 
     @abc.abstractmethod
     def couple(self, a: Scalar, b: Scalar) -> Scalar:

@@ -12,6 +12,7 @@ from jaxmbd.arrays import Function, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_line, checked_names
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
@@ -29,7 +30,7 @@ class Coordinate(eqx.Module):
     derivatives are computed from the frames.
     """
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     joint: AbstractJointWithCoordinates | None
     markers: tuple[AbstractMarker, ...]
     index: int = eqx.field(static=True)
@@ -124,7 +125,7 @@ class CouplingConstraint(AbstractJoint):
 class CoordinateForce(eqx.Module):
     """A force law bound to the joint coordinate that it acts along."""
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     coordinate: Coordinate
     law: AbstractJointForce
 
