@@ -59,7 +59,7 @@ def inverse_dynamics(
     **Raises:** `MechanismError` for names that do not exist; `SolveError` if the actuators cannot produce the motion.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
         >>> efforts = mbd.inverse_dynamics(driven, np.linspace(0.0, 1.0, 11), {"push": "rod.y"})
         >>> print(efforts.effort("push")[::10].round(3))  # [N]
         [10.81  10.949]

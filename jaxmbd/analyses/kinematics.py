@@ -65,7 +65,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     positions are not looked for.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
         >>> motion = mbd.kinematics(driven, np.linspace(0.0, 1.0, 11))
         >>> print(motion["rod.position"][-1].round(4), motion.effort("motor")[::10].round(3))  # [m], [N m]
         [0.4388 0.2397] [5.405 4.805]

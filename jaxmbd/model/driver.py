@@ -31,7 +31,7 @@ class Driver(eqx.Module):
     `solution.effort(name)`.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
         >>> print(mbd.assemble(driven)["rod.omega"])  # [rad/s]
         0.3
     """

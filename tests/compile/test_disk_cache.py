@@ -125,7 +125,7 @@ def test_a_users_function_is_kept_until_it_changes(folder: Path, monkeypatch: py
 
     def end(force: Any) -> Any:
         part = mbd.planar.UserForce("push", force, (rod.at(0, 0),))
-        return mbd.simulate(made.mechanism.with_parts(forces=[part]), made.state(), [0.0, 0.1]).q[-1]
+        return mbd.simulate(made.mechanism.replacing(forces=[part]), made.state(), [0.0, 0.1]).q[-1]
 
     def kept() -> int:
         return len([path for path in files(folder) if "integrate" in path.name])

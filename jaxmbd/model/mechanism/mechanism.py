@@ -4,6 +4,8 @@ Its topology is static, and every number in it is an array leaf, so that `equino
 to all of them without retracing.
 """
 
+import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -145,32 +147,86 @@ class Mechanism(eqx.Module):
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
-    def with_parts(
-        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
-    ) -> "Mechanism":
-        """The same mechanism, in the same coordinates, with other forces or drivers.
+    def with_parts(self, parts: Iterable[Any]) -> "Mechanism":
+        """The same mechanism with more parts: bodies, joints, forces, drivers and sensors, in any order.
 
-        The spanning tree is unchanged. (`Mechanism(...)` might choose another one, since the choice depends on the
-        joints that forces and drivers refer to.)
+        The joints of the spanning tree stay in the tree, so that the coordinates are the same, with those of new bodies
+        beside them. (`Mechanism(...)` might choose another one, since the choice depends on the joints that forces and
+        drivers refer to.)
+
+        **Raises:** `MechanismError` in the same cases as `Mechanism(...)`, and for a part whose name exists.
+
+            >>> pendulum = mbd.examples.get("pendulum").mechanism
+            >>> sprung = pendulum.with_parts([pl.JointSpringDamper("spring", "O.angle", 20.0)])
+            >>> [force.name for force in sprung.forces]
+            ['gravity', 'spring']
+        """
+        new = _parts("parts", parts)
+        existing = {part.name: part for part in self.parts()}
+        for part in new:
+            if part.name in existing:
+                own = existing[part.name]
+                kind = next(kind for kind, types in _KINDS.items() if isinstance(own, types))
+                raise MechanismError(
+                    f"with_parts adds parts, and there is one named {part.name!r} already, a {type(own).__name__}: "
+                    f"give the new one a name of its own, or replace the {kind} by replacing({kind}=[...])."
+                )
+        each = {kind: tuple(p for p in new if isinstance(p, types)) for kind, types in _KINDS.items()}
+        return self._of({kind: (*getattr(self, kind), *parts) for kind, parts in each.items() if parts})
+
+    def replacing(
+        self,
+        bodies: Iterable[AbstractBody] | None = None,
+        joints: Iterable[Joint] | None = None,
+        forces: Iterable[AnyForce] | None = None,
+        drivers: Iterable[Driver] | None = None,
+        sensors: Iterable[Sensor] | None = None,
+    ) -> "Mechanism":
+        """The same mechanism with other parts in place of all its bodies, joints, forces, drivers or sensors.
+
+        `forces=[]` takes all forces away. What is not given stays as it is, the spanning tree as in `with_parts`.
 
         **Raises:** `MechanismError` in the same cases as `Mechanism(...)`.
+
+            >>> pendulum = mbd.examples.get("pendulum").mechanism
+            >>> on_the_moon = pendulum.replacing(forces=[pl.Gravity(1.62)])
         """
-        mechanism = self.replaced(
-            None if forces is None else _parts("forces", forces),
-            None if drivers is None else _parts("drivers", drivers),
-        )
-        check_parts(mechanism)
+        given = {"bodies": bodies, "joints": joints, "forces": forces, "drivers": drivers, "sensors": sensors}
+        return self._of({kind: _parts(kind, parts) for kind, parts in given.items() if parts is not None})
+
+    def _of(self, groups: dict[str, Any]) -> "Mechanism":
+        """The mechanism with other groups of parts, checked."""
+        if "bodies" not in groups and "joints" not in groups:
+            mechanism = self._copy(groups)
+            check_parts(mechanism)
+        else:
+            groups = {kind: getattr(self, kind) for kind in _KINDS} | groups
+            cuts = [name for name in self.cuts if any(joint.name == name for joint in groups["joints"])]
+            mechanism = Mechanism(**groups, floating=self.floating, coordinates=self.coordinates, cuts=cuts)
+            if self.coordinates == "joint":
+                tree = spanning(
+                    mechanism.bodies, mechanism.joints, named_joints(mechanism), cuts, first=self.tree.joints
+                )
+                mechanism = mechanism._copy({"tree": tree})
+            if self.speeds is not None:
+                self.speeds.check(len(mechanism.tree.coordinates), len(mechanism.tree.speeds))
+                mechanism = mechanism._copy({"speeds": self.speeds})
         mechanism.__check_init__()
         return mechanism
+
+    def _copy(self, fields: dict[str, Any]) -> "Mechanism":
+        """A copy with other fields, unchecked."""
+        copy = object.__new__(Mechanism)
+        for field in dataclasses.fields(self):
+            object.__setattr__(copy, field.name, fields.get(field.name, getattr(self, field.name)))
+        return copy
 
     def replaced(
         self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
     ) -> "Mechanism":
-        """`with_parts` without its checks, for analyses that add parts of their own or remove some."""
-        old = self.forces, self.drivers
-        new = (parts if other is None else tuple(other) for parts, other in zip(old, (forces, drivers), strict=True))
-        is_old = lambda x: any(x is parts for parts in old)  # noqa: E731
-        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(new), is_leaf=is_old)
+        """`replacing` without its checks, for analyses that add parts of their own or remove some."""
+        given = {"forces": forces, "drivers": drivers}
+        return self._copy({kind: tuple(parts) for kind, parts in given.items() if parts is not None})
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
@@ -305,7 +361,7 @@ def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) 
 def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
     if not isinstance(parts, Iterable):
         raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
-    result, types = tuple(parts), _KINDS[kind]
+    result, types = tuple(parts), _KINDS.get(kind, tuple(itertools.chain(*_KINDS.values())))
     for part in result:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
