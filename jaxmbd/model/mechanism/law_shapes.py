@@ -67,5 +67,10 @@ def marker_shapes(mechanism: Any, part: Any) -> tuple[Shapes, Shapes]:
     return (frame,) * len(part.markers), (rate,) * len(part.markers)
 
 
+def time_shape() -> jax.ShapeDtypeStruct:
+    """The shape of a time, and of any other number."""
+    return _numbers()
+
+
 def _numbers(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.result_type(float))
