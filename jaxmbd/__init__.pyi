@@ -30,6 +30,7 @@ from .analyses.events.event import Stop as Stop
 from .analyses.events.event_log import Events as Events
 from .analyses.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .analyses.kinematics import kinematics as kinematics
+from .analyses.linearization.linear_system import LinearizationWarning as LinearizationWarning
 from .analyses.linearization.linear_system import LinearSystem as LinearSystem
 from .analyses.linearization.linearize import linearize as linearize
 from .analyses.linearization.modes import Modes as Modes
