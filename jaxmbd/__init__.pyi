@@ -42,6 +42,7 @@ from .analyses.simulation.simulate import simulate as simulate
 from .analyses.simulation.solution import Reaction as Reaction
 from .analyses.simulation.solution import Solution as Solution
 from .analyses.simulation.solution import Violation as Violation
+from .analyses.simulation.step import step as step
 from .analyses.state import State as State
 from .analyses.time_scales import TimeScales as TimeScales
 from .analyses.time_scales import time_scales as time_scales

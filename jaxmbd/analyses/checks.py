@@ -15,6 +15,10 @@ from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
+OTHERWISE = (
+    "Get a state from jaxmbd.assemble(mechanism, ...); if it is the state of a motion, simulate goes on from it with "
+    "continued=True."
+)
 START_OFF = 1e-6  # share of the whole interval by which the first time may differ from the time of the state
 
 
@@ -123,13 +127,19 @@ def closed_enough(q: Array | np.ndarray) -> float:
     return 1e2 * tolerance_of(q)
 
 
-def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
-    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`."""
-    for residual, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
-        tolerance = closed_enough(residual)
+def check_assembled(
+    mechanism: Mechanism, what: str, position: Array, velocity: Array, limit: float | None = None
+) -> None:
+    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`.
+
+    `limit`: the largest violation of the positions, by default that of an assembled state.
+    """
+    assembled = closed_enough(position)
+    levels = (position, "positions", "m or rad", limit), (velocity, "speeds", "m/s or rad/s", None)
+    for residual, level, unit, allowed in levels:
+        tolerance = assembled if allowed is None else allowed
         if not np.abs(residual).max(initial=0.0) <= tolerance:
             rows = open_rows(mechanism, np.asarray(residual), (), tolerance)
             raise AssemblyError(
-                f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
-                "Get a state from jaxmbd.assemble(mechanism, ...)."
+                f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). {OTHERWISE}"
             )

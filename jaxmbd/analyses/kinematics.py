@@ -116,7 +116,7 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     )
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
-    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result)
+    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result, rank)
 
 
 def _reach(equations: Equations, here: _Point, end: Array) -> _Point:

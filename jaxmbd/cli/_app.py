@@ -53,8 +53,7 @@ def assemble(model: Model) -> None:
     rows = zip(names, units, map(float, (*state.q, *state.v)), strict=True)
     show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
     text = f"constraints: {sum(mechanism.constraint_sizes())}"
-    if state.rank is not None:  # known unless a model file holds a state without it
-        rank = int(state.rank)
+    if (rank := int(state.rank)) >= 0:
         text += f", independent: {rank}, degrees of freedom left: {mechanism.nv - rank}"
     model.console.print(text)
     report.save_drawing(model, mechanism, state, "assemble")

@@ -118,7 +118,7 @@ def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     if not suits_programs(*rows.shape):
         return count()
     number, smallest = as_program(condition_number)(rows), rows.shape[0]
-    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest))
+    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest, int))
 
 
 def condition_number(A: Float[Array, "m n"]) -> Scalar:

@@ -64,8 +64,9 @@ class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
-    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
-    `checked`: true if times and the first step have been checked before; `engine`: what runs the motion.
+    program raises; `continued`: true if the state is that of a motion before; `known`: true if all values are known, so
+    that the caller makes the diagnosis of a failure; `checked`: true if times and the first step have been checked
+    before; `engine`: what runs the motion.
     """
 
     solver: dfx.AbstractSolver
@@ -80,6 +81,7 @@ class IntegrationSettings(eqx.Module):
     tolerance: Any
     meter: dfx.AbstractProgressMeter
     throw: bool
+    continued: bool
     known: bool
     checked: bool
     engine: Engine
@@ -96,7 +98,8 @@ def integrate(
     """
     equations, all_ts = equations_of(model), jnp.asarray(ts)
     valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
-    start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, settings.throw)
+    limit = None if settings.throw and not settings.continued else settings.tolerance
+    start = verdict_at_start(equations, state, all_ts, valid, limit, settings.throw)
     ts, q, v = _initial_values(start, all_ts, state)
     rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.rows)
@@ -105,7 +108,7 @@ def integrate(
     y, changes, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None, None
     if settings.events:
         run, formulation, changes, log = run_with_events(
-            solve, equations, formulation, y, ts, settings.events, settings.max_events
+            solve, equations, formulation, y, ts, settings.events, settings.max_events, state.rank
         )
         ts = run.ts[0]
     else:

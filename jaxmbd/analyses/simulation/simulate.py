@@ -65,6 +65,7 @@ def simulate(
     dtmin: float | int | Array | None = None,
     max_steps: int = 2**16,
     closure_tolerance: float | Array = CLOSURE_TOLERANCE,
+    continued: bool = False,
     engine: Engine = "auto",
     progress: bool = False,
     throw: bool = True,
@@ -107,6 +108,8 @@ def simulate(
       all instances of a batch run as one kernel, which is `"native"`; by default diffrax's loop serves mechanisms too
       large for its compiler. Inside `jax.shard_map`, for several GPUs, set `check_vma=False`;
     - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`;
+    - `continued`: true if the state is that of a motion before. Joints may then be open by `closure_tolerance` at the
+      start too, since loose tolerances and long steps drift so far; else they must be closed as `assemble` closes them;
     - `throw=False` raises no error: `solution.result` gives the verdict, for each instance of a batch; from the failure
       on values are NaN, and so are their derivatives. An instance that is not assembled takes no steps.
 
@@ -126,49 +129,49 @@ def simulate(
     ts = check_times(ts, state)
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
-    _check_settings(max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
+    flags = {"control_speeds": control_speeds, "progress": progress, "throw": throw, "continued": continued}
+    _check_settings(max_steps, engine, flags)
     control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds)
-    steps = stepping(solver, stepsize_controller, dt0, ts, control, at_least_as_often=bool(events))
-    solver, stepsize_controller = steps
+    steps = solver, stepsize_controller = stepping(solver, stepsize_controller, dt0, ts, control, bool(events))
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, formulation, events, switching_times, steps, dt0, closure_tolerance)
-    if known and isinstance(formulation, AbstractProjectedFormulation):
-        _check_independent(frozen(formulation), *frozen((mechanism, state)))
+    _check_independent(known, *frozen((formulation, mechanism, state)))
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
-        throw=throw and not known, known=known, checked=is_known(ts, state.t, dt0), engine=engine,
+        throw=throw and not known, continued=continued, known=known, checked=is_known(ts, state.t, dt0), engine=engine,
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if len(mechanism.bodies) > _LARGE_MECHANISM and is_concrete(apart) else apart
     rows = initial_row_selection(model, ts, state.q)
     with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
         fields, start, end = integrate(model, rows, formulation, state, ts, settings)
-    fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
-    solution = Solution(mechanism=mechanism, **fields)
-    if known and not throw:
+    # Inside another trace the times may be returned unchanged, as a NumPy array.
+    solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields | {"ts": jnp.asarray(fields["ts"])})
+    if known and throw:
+        _raise_if_failed(frozen(solution), frozen(start), frozen(end), float(frozen(closure_tolerance)), continued)
+    elif known:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
-    if throw and known:
-        _raise_if_failed(frozen(solution), frozen(start), frozen(end), float(frozen(closure_tolerance)))
     return solution
 
 
-def _check_settings(max_steps: int, engine: str, **flags: bool) -> None:
+def _check_settings(max_steps: int, engine: str, flags: dict[str, bool]) -> None:
     check_count("max_steps", max_steps, 1)
     check_known("engine", [engine], get_args(Engine))
     check_flags("simulate", **flags)
 
 
-def _check_independent(formulation: AbstractProjectedFormulation, mechanism: Mechanism, state: State) -> None:
-    """Raise unless the formulation has as many independent coordinates as the mechanism degrees of freedom."""
-    C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
-    formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
+def _check_independent(known: bool, formulation: AbstractFormulation, mechanism: Mechanism, state: State) -> None:
+    """Raise if a projected formulation is known not to have as many independent coordinates as degrees of freedom."""
+    if known and isinstance(formulation, AbstractProjectedFormulation):
+        C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
+        formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
 
 def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
@@ -202,9 +205,12 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float) -> None:
+def _raise_if_failed(
+    solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float, continued: bool
+) -> None:
     mechanism = solution.mechanism
-    check_assembled(mechanism, "initial state", start.position, start.velocity)
+    limit = tolerance if continued else None
+    check_assembled(mechanism, "initial state", start.position, start.velocity, limit)
     if solution.events is not None:
         raise_if_halted(solution.events, end.t)
     if is_one_of(solution.result, RESULTS.constraints_violated):

@@ -39,7 +39,7 @@ class ErrorControl:
 
 
 def stepping(
-    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, *, at_least_as_often: bool
+    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, at_least_as_often: bool
 ) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:
     """The solver and the step-size controller, those passed to `simulate` or the default ones.
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
-from jaxmbd.analyses.checks import START_OFF, closed_enough
+from jaxmbd.analyses.checks import OTHERWISE, START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
@@ -79,15 +79,17 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 
 
 def verdict_at_start(
-    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
+    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar | None, strict: bool
 ) -> StartVerdict:
     """The verdict at the start: the state's own result, valid times, closed joints.
 
-    `strict`: apply the tolerance of the checks that raise, to positions and speeds.
+    **Arguments:** `tolerance`, the largest violation that counts as closed, by default that of an assembled state;
+    `strict`, true to look at the speeds too.
     """
     position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
-    limit = closed_enough(position) if strict else tolerance
-    is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
+    assembled = closed_enough(position)
+    limits = (position, assembled if tolerance is None else tolerance), (velocity, assembled)
+    is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x, limit in limits)
     result = first_failure(
         (~is_successful(state.result), state.result),
         (~valid, RESULTS.times_invalid),
@@ -185,7 +187,7 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
             rows = open_text(names, miss, closed_enough(miss))
-            return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
+            return f"{text} {rows} ({unit}). {OTHERWISE}" if rows else text
         if kind == _CONSTRAINTS_VIOLATED:
             rows = open_text(names, violation, float(tolerance))
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
