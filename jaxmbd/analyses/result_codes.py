@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from jaxmbd.compile.equinox_internals import any_instance, report_error
+from jaxmbd.errors import printable
 
 
 class RESULTS(eqx.Enumeration):
@@ -147,7 +148,7 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     """
 
     def report(failed: Any, *details: Any) -> Any:
-        text = _text(np.asarray(failed), [np.asarray(x) for x in details], describe)
+        text = printable(_text(np.asarray(failed), [np.asarray(x) for x in details], describe))
         report_error(text)
         raise _EquinoxRuntimeError(text)
 

@@ -17,7 +17,7 @@ from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
 from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
-from jaxmbd.errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError, printable
 from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
@@ -196,7 +196,9 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
     """A command that is named and described as a function, and tells errors and warnings in one line each."""
 
     def tell(message: object, style: str = "red") -> None:
-        Console(stderr=True).print(f"jaxmbd: {message}", style=style, highlight=False, markup=False, soft_wrap=True)
+        Console(stderr=True).print(
+            printable(f"jaxmbd: {message}"), style=style, highlight=False, markup=False, soft_wrap=True
+        )
 
     def wrapped(**given: Any) -> None:
         with warnings.catch_warnings():

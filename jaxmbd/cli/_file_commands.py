@@ -10,7 +10,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._text import wrapped
-from jaxmbd.errors import AssemblyError, MechanismError
+from jaxmbd.errors import AssemblyError, MechanismError, printable
 
 if TYPE_CHECKING:
     from jaxmbd.cli import _check as checks
@@ -39,7 +39,7 @@ def new(path: options.Target, spatial: options.Spatial = False, force: options.F
     ]
     width = max(len(command) for command, _ in steps)
     lines = "\n".join(f"  {command.ljust(width)}   {what}" for command, what in steps)
-    Console().print(f"wrote {path}: change it, then\n{lines}", highlight=False, markup=False, soft_wrap=True)
+    Console().print(printable(f"wrote {path}: change it, then\n{lines}"), highlight=False, markup=False, soft_wrap=True)
 
 
 def check(model: Model) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values_of
 from jaxmbd.cli._completion import ENDINGS
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError, check_known, printable
 from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Model:
 
     def report(self, path: Path) -> None:
         """Say that a file has been written, and open it if it is a picture that the user wants to see."""
-        self.console.print(f"wrote {path}", style="dim", highlight=False, soft_wrap=True)
+        self.console.print(printable(f"wrote {path}"), style="dim", highlight=False, soft_wrap=True)
         if self.show and path.suffix in (*_PICTURES, ".gif"):
             typer.launch(str(path))
 
@@ -223,7 +223,7 @@ def _example_of(model: str, name: str, trust: bool, foreign: dict[str, Any]) -> 
 
 def remark(text: str) -> None:
     """Say on the terminal what is no result."""
-    Console(stderr=True).print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+    Console(stderr=True).print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _example_of_format(path: Path, foreign: dict[str, Any]) -> "Example":

@@ -13,7 +13,7 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import as_float
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, printable
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
 
@@ -32,7 +32,7 @@ class Remark:
     lost: bool = True
 
     def __str__(self) -> str:
-        return (f"line {self.line}: " if self.line else "") + f"{self.part} {self.text}"
+        return printable((f"line {self.line}: " if self.line else "") + f"{self.part} {self.text}")
 
 
 @dataclass
