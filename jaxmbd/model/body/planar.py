@@ -18,12 +18,12 @@ class Marker(AbstractMarker):
     """A frame fixed on a body.
 
     **Arguments:** `body`, the body's name; `position` `[m]` and `angle` `[rad]` in the body's frame, whose
-    origin is the centre of mass. Usually made by `body.at(x, y, angle)`.
+    origin is the centre of mass, and where a marker is by default. Usually made by `body.at(x, y, angle)`.
     """
 
     space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
-    position: Float[Array, "2"] = eqx.field(converter=as_float)
+    position: Float[Array, "2"] = eqx.field(converter=as_float, default=(0.0, 0.0))
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:

@@ -24,13 +24,13 @@ class Marker(AbstractMarker):
     """A frame fixed on a body.
 
     **Arguments:** `body`, the body's name; `position (3,)` `[m]` and `rotation (4,)` (Euler parameters, scalar first,
-    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass. Usually made by
-    `body.at(x, y, z, axis=...)`.
+    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass; a marker is there
+    by default. Usually made by `body.at(x, y, z, axis=...)`.
     """
 
     space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
-    position: Float[Array, "3"] = eqx.field(converter=as_float)
+    position: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
     rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_IDENTITY)
 
     def __check_init__(self) -> None:
