@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
+from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -165,8 +166,8 @@ def _traced_choice(
     fits = fits & (rank_of(jnp.concatenate([constraints.rows, constraints.named])) == mechanism.nv)
     missed = jnp.concatenate([constraints.position, constraints.velocity])
     closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
-    q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
-    q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
+    q = raise_where(q, ~closed, Sentence("linearize: the state does not satisfy the constraints."))
+    q = raise_where(q, ~fits, Sentence(f"linearize: {_quoted(names)} cannot be the independent coordinates here."))
     return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q
 
 

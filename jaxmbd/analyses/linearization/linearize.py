@@ -8,7 +8,6 @@ the columns of `R`; `v̇` follows from the reduced equations. Since `F` changes 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -30,6 +29,7 @@ from jaxmbd.analyses.linearization.linearized_dynamics import (
     sizes_of,
 )
 from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -217,7 +217,7 @@ def _check_strain(mechanism: Mechanism, matrices: LinearizedMatrices, inputs: tu
     """Return `A`; raise if an input changes the constraints, since its derivatives would then enter the equations."""
     is_strained = jnp.abs(frozen(matrices.strain)) > _NO_STRAIN
     if not is_concrete(is_strained):
-        return eqx.error_if(matrices.A, jnp.any(is_strained), "linearize: an input changes the constraints.")
+        return raise_where(matrices.A, jnp.any(is_strained), Sentence("linearize: an input changes the constraints."))
     labels = 2 * [name for name, _ in mechanism.row_labels()]
     for k, name in enumerate(inputs):
         parts = dict.fromkeys(labels[row] for row in np.flatnonzero(is_strained[:, k]))

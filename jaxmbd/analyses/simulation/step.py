@@ -17,6 +17,8 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _LASTING = (Latch, Release, Switch, Change)  # actions after which a motion has more than a State says
 
+_MOST_STEPS = 256  # of the solver: a gradient through a loop keeps room for as many in each of its passes
+
 
 def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> State:
     """Return the state at `t + dt`: `simulate(mechanism, state, [t, t + dt], continued=True).state(-1)`.
@@ -30,8 +32,10 @@ def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> Sta
 
     - `mechanism`, and a `state` from `assemble` or a motion;
     - `dt`: the interval `[s]`; the solver takes as many steps for it as it needs;
-    - `settings`: those of `simulate`, by name. `solver=jaxmbd.RungeKutta4(), dt0=dt` takes constant steps, which are
-      cheap. `throw=False` raises no error: `state.result` is the verdict, which later steps keep, and values are NaN.
+    - `settings`: those of `simulate`, by name. `max_steps` is 256 by default, since a gradient through a loop keeps
+      room for as many in each pass: give the number where it is known. `solver=jaxmbd.RungeKutta4(), dt0=dt` takes
+      constant steps, which are cheap. `throw=False` raises no error: `state.result` is the verdict, which later steps
+      keep, and values are NaN.
 
     **Returns:** a `State`.
 
@@ -52,7 +56,7 @@ def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> Sta
     _check_memory(settings)
     lib = np if is_concrete(state.t, duration) else jnp
     ts = lib.asarray(state.t) + lib.stack([lib.zeros_like(duration), duration]).astype(state.q.dtype)
-    end = simulate(mechanism, state, ts, **{"continued": True, **settings}).state(-1)
+    end = simulate(mechanism, state, ts, **{"continued": True, "max_steps": _MOST_STEPS, **settings}).state(-1)
     values = lambda s: (s.t, s.q, s.v, s.result)  # noqa: E731
     return eqx.tree_at(values, state, values(end))
 
