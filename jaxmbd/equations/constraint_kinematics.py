@@ -224,6 +224,24 @@ def turning(
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
 
 
+def armature_effort(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
+    """The efforts `−a gᵀ c̈` of an armature at constant twists, with `g = ∂ċ/∂V`."""
+    rows = ConstraintRows(space, part, t, bodies)
+    return part.inertia * rows.gamma(twists)[0] * rows.jacobian()[0]
+
+
+def armature_energy(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Scalar:
+    """The kinetic energy `½ a ċ²` of an armature."""
+    return 0.5 * part.inertia * ConstraintRows(space, part, t, bodies).velocity(twists)[0] ** 2
+
+
+def armature_rate(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists, other: Twists) -> Twists:
+    """`d(a gᵀ g)/dt` along the motion, times the twists `other`."""
+    rows = ConstraintRows(space, part, t, bodies)
+    g, change = rows.jacobian()[0], rows.constraint_force_rate(twists, jnp.ones(1, twists.dtype))
+    return part.inertia * (jnp.sum(g * other) * change + jnp.sum(change * other) * g)
+
+
 def potential_energy(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
     """The potential energy of one force."""
     return law.potential(t, MarkerKinematics(space, law.markers, bodies, t).frames)

@@ -19,7 +19,7 @@ from jaxmbd.compile.tracing import known_by_numpy
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
 from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
-from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs
+from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs, with_armatures
 from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
@@ -149,7 +149,7 @@ class Equations(eqx.Module):
 
     @known_by_numpy
     def mass(self, q: Float[Array, " nq"], t: Scalar | None = None) -> Float[Array, "nv nv"]:
-        """The mass matrix `M`, dense; block diagonal in absolute coordinates. `t` as for `coordinate`."""
+        """The mass matrix `M`, dense. `t` as for `coordinate`."""
         return self._at_time(t, q).inertia.matrix()
 
     @known_by_numpy
@@ -159,7 +159,7 @@ class Equations(eqx.Module):
 
     @known_by_numpy
     def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None) -> Scalar:
-        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]. `t` as for `coordinate`."""
+        """The kinetic energy of bodies and armatures [J]. `t` as for `coordinate`."""
         return self._at_time(t, q).kinetic_energy(v)
 
     @known_by_numpy
@@ -361,12 +361,25 @@ class Configuration:
     @cached_property
     def inertia(self) -> AbstractInertia:
         """`M` with its products and solves."""
-        return self.placement.inertia(self.parts.inertia)
+        of_bodies = self.placement.inertia(self.parts.inertia)
+        if not self.parts.armatures:
+            return of_bodies
+        rows = self.placement.rows(self.parts.armatures, self.armature_blocks)
+        return with_armatures(of_bodies, rows, jnp.concatenate([x.stacked.inertia for x in self.parts.armatures]))
+
+    @cached_property
+    def armature_blocks(self) -> list[Float[Array, "parts 1 markers twist"]]:
+        """The nonzero blocks of `g = ∂ċ/∂V` for the coordinates with an armature."""
+        return self.parts.armature_blocks(self.t, self.bodies)
+
+    def momenta(self, twists: Twists) -> Twists:
+        """`M_b V`, the armatures included."""
+        return self.parts.momenta(self.armature_blocks, twists)
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`F`."""
         efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
-        total = self.placement.loads(efforts if drift is None else efforts - self.parts.momenta(drift))
+        total = self.placement.loads(efforts if drift is None else efforts - self.momenta(drift))
         for part in self.mechanism.forces:
             if isinstance(part, GeneralizedForce):
                 total = total + part.generalized(self.t, self.q, v)
@@ -374,17 +387,18 @@ class Configuration:
 
     def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`Ṁ u` along the motion."""
-        twist_rates = self.placement.twist_rate(v, u)
-        if twist_rates is None:
-            return jnp.zeros_like(u)
         twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # minus V₀, nonzero with GeneralizedSpeeds
-        loads = self.placement.loads_rate(v, self.parts.momenta(twists))
-        return loads + self.placement.loads(self.parts.momenta(twist_rates))
+        twist_rates = self.placement.twist_rate(v, u)
+        changes = self.parts.momenta_rate(self.t, self.bodies, self.twists(v), twists)
+        total = jnp.zeros_like(u) if changes is None else self.placement.loads(changes)
+        if twist_rates is None:
+            return total
+        total = total + self.placement.loads_rate(v, self.momenta(twists))
+        return total + self.placement.loads(self.momenta(twist_rates))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
-        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]."""
-        twists = self.twists(v)
-        return 0.5 * jnp.sum(self.parts.momenta(twists) * twists)
+        """The kinetic energy of bodies and armatures [J]: `½ Vᵀ M_b V`, plus what moving markers add to `½ a ċ²`."""
+        return self.parts.kinetic_energy(self.t, self.bodies, self.twists(v))
 
     def slowest(self) -> Float[Array, " nv"] | None:
         """The speeds of minimum kinetic energy with `GeneralizedSpeeds`; None otherwise, where they are zero.
@@ -394,7 +408,7 @@ class Configuration:
         if self.mechanism.speeds is None:
             return None
         at_zero = self.twists(jnp.zeros(self.mechanism.nv, self.q.dtype))
-        return -self.inertia.solve(self.placement.loads(self.parts.momenta(at_zero)))
+        return -self.inertia.solve(self.placement.loads(self.momenta(at_zero)))
 
     def potential_energy(self) -> Scalar:
         """Potential energy [J] of gravity, springs and contacts."""
@@ -414,7 +428,7 @@ class Configuration:
         A tree joint has no multipliers. By Newton-Euler recursion it transmits the sum of
         `M_b V̇ − W + C_bᵀ λ` over the body's subtree.
         """
-        residual = self.parts.momenta(self.accelerations(v, vdot))
+        residual = self.momenta(self.accelerations(v, vdot))
         residual = residual - self.parts.efforts(self.t, self.bodies, self.twists(v))
         residual = residual + self.parts.constraint_force(self.blocks, self.equations.multipliers(lam)[0])
         bodies = jax.tree.map(lambda x: x[:-1], self.bodies.frames)

@@ -139,7 +139,7 @@ class SteadyState:
         return self.position.accelerations(v, self.still)
 
     def _loads(self, changes: Float[Array, "bodies twist"]) -> Float[Array, " nv"]:
-        return self.position.placement.loads(self.position.parts.momenta(changes))
+        return self.position.placement.loads(self.position.momenta(changes))
 
     def _nearest(self, twists: Float[Array, "bodies twist"]) -> Float[Array, " nv"]:
         return self.position.inertia.solve(self._loads(twists))

@@ -33,8 +33,7 @@ class Source:
     """`model`, `data`: MuJoCo's; `lines`: by kind and index; `qpos`, `qvel`, `ctrl`: of the start.
 
     Filled by those that make parts: `owners`, the body of each of MuJoCo's bodies; `coordinates`, the name of the
-    coordinate of each hinge and slide; `rotors`, the coordinate of each rotor and the one that drives it; `joint_names`
-    and `markers` of each joint.
+    coordinate of each hinge and slide; `joint_names` and `markers` of each joint.
     """
 
     mujoco: Any
@@ -48,7 +47,6 @@ class Source:
     ctrl: np.ndarray
     owners: dict[int, Owner] = field(default_factory=lambda: {0: Owner(ground)})
     coordinates: dict[int, str] = field(default_factory=dict)
-    rotors: dict[str, str] = field(default_factory=dict)
     joint_names: dict[int, str] = field(default_factory=dict)
     markers: dict[int, tuple[Marker, Marker]] = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ that can be part of the spanning tree also defines its coordinates and its acros
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_markers
+from jaxmbd.model.body.checks import check_fields, check_markers
 from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace
 
 
@@ -70,6 +70,25 @@ class AbstractPair(AbstractJoint):
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
+
+
+class AbstractGearedJoint(AbstractJointWithCoordinates):
+    """A joint with one coordinate `c`, on which a motor may act through a gear.
+
+    `armature` a: the inertia of the motor's rotor reflected to the joint, the gear ratio squared times its moment of
+    inertia `[kg m²]` (for a displacement: its effective mass `[kg]`), or None. It adds `½ a ċ²` to the kinetic energy.
+    The rotor turns fast about one axis, so that its gyroscopic moments are left out, and its mass is the body's that
+    carries it.
+
+    Source: Featherstone, *Rigid Body Dynamics Algorithms* (2008), §9.6.
+    """
+
+    armature: eqx.AbstractVar[Scalar | None]
+
+    def __check_init__(self) -> None:
+        if self.armature is not None:
+            unit = "kg m²" if self.coordinate_units == ("rad",) else "kg"
+            check_fields(f"{type(self).__name__} {self.name!r}", self, zero=True, armature=unit)
 
 
 class AbstractNonholonomic(AbstractJoint):
@@ -134,6 +153,11 @@ class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinate
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
         return self.motion(frames)
+
+
+def has_armature(joint: Any) -> TypeGuard[AbstractGearedJoint]:
+    """True for a joint with an armature, known or traced."""
+    return isinstance(joint, AbstractGearedJoint) and joint.armature is not None
 
 
 @trace_once

@@ -17,6 +17,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_number, check_shape
 from jaxmbd.model.joint.joint import (
     AbstractCoordinateTreeJoint,
+    AbstractGearedJoint,
     AbstractJointWithCoordinates,
     AbstractPair,
     AbstractTreeJoint,
@@ -77,15 +78,18 @@ class Spherical(AbstractSpatialPair, AbstractTreeJoint):
         return from_matrix(times(a.rotation.T, b.rotation))
 
 
-class Revolute(AbstractSpatialTreeJoint):
+class Revolute(AbstractGearedJoint, AbstractSpatialTreeJoint):
     """A revolute joint (hinge) about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
 
     Its coordinate `angle` [rad] is the angle of the second marker relative to the first, including whole turns.
+
+    **Arguments:** `armature` `[kg m²]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
@@ -105,15 +109,18 @@ class Revolute(AbstractSpatialTreeJoint):
         return jnp.append(jnp.zeros(5, w.dtype), w)
 
 
-class Prismatic(AbstractSpatialTreeJoint):
+class Prismatic(AbstractGearedJoint, AbstractSpatialTreeJoint):
     """A prismatic joint (slider) along the markers' common z axis, without rotation (5 rows).
 
     `x_A · d = y_A · d = 0` and `y_A · z_B = z_A · x_B = x_A · y_B = 0`. Its coordinate `displacement` [m] is `z_A · d`.
+
+    **Arguments:** `armature` `[kg]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "Mx", "My", "Mz")

@@ -14,7 +14,13 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_line, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
+from jaxmbd.model.joint.joint import (
+    AbstractJoint,
+    AbstractJointWithCoordinates,
+    AbstractNonholonomic,
+    has_armature,
+    no_rows,
+)
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
@@ -132,6 +138,30 @@ class CoordinateForce(eqx.Module):
     def markers(self) -> tuple[AbstractMarker, ...]:
         """The markers of the coordinate."""
         return self.coordinate.markers
+
+
+class Armature(AbstractJoint):
+    """The armature of a joint bound to its coordinate `c`, which is its only row."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    inertia: Scalar | None
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        return self.coordinate.value(frames)[None]
+
+
+def armatures_of(mechanism: Any) -> list[Armature]:
+    """The armatures of a mechanism's joints."""
+    return [
+        Armature(joint.name, mechanism.coordinate(f"{joint.name}.{joint.coordinate_names[0]}"), joint.armature)
+        for joint in mechanism.joints
+        if has_armature(joint)
+    ]
 
 
 def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
