@@ -229,7 +229,7 @@ def remark(text: str) -> None:
 def _example_of_format(path: Path, foreign: dict[str, Any]) -> "Example":
     """The model of another program, whose remarks go to the terminal."""
     read = files.read(path, **foreign)
-    for text in read.remarks:
+    for text in read.remark_lines:
         remark(f"{path}: {text}")
     speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}
     duration = 1.0 if read.duration is None else read.duration

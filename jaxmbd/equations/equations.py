@@ -248,8 +248,7 @@ class Configuration:
     def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
         coordinate, names = self.mechanism.coordinate(name), self.mechanism.coordinate_names
-        if name in names:
-            coordinate = coordinate.by(self.q[names.index(name)])
+        coordinate = coordinate.bound(iter([self.q[names.index(own.name)] for own in coordinate.in_q]))
         kinematics = self.near(coordinate.markers)
         rates = kinematics.rates(self.on_markers(coordinate.markers, self.twists(v)))
         return taylor_pair(lambda s: coordinate.value(kinematics.perturbed(s * rates)), jnp.zeros((), self.q.dtype))

@@ -82,13 +82,10 @@ def read_asmt(path: Path, length_unit: float | None) -> ImportedModel:
     drivers = [driver for node in sets.child("Motions").children for driver in _motion(assembly, node)]
     forces = _forces(assembly, root, place)
     _remark_on_the_rest(assembly, root)
-    thin = any(body.lacks_inertia for body in bodies)
-    coordinates = "joint" if thin else "absolute"
+    coordinates = "joint" if any(body.lacks_inertia for body in bodies) else "absolute"
     mechanism = Mechanism(bodies, joints, forces, drivers, floating=True, coordinates=coordinates)
-    if thin and speeds:
-        remarks.lost("speeds", "are left out, since a part has no inertia")
     end = root.first("SimulationParameters")
-    return ImportedModel(mechanism, {}, {} if thin else speeds, remarks.by_line, end.number("tend") if end else None)
+    return ImportedModel(mechanism, {}, speeds, remarks.in_order, end.number("tend") if end else None)
 
 
 def _add_markers(assembly: Assembly, path: str, node: Node, owner: Owner) -> None:

@@ -70,7 +70,7 @@ def write_mjcf(
         check_strict(Path(path), target.remarks.found)
     ElementTree.indent(root)
     Path(path).write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
-    return target.remarks.by_line
+    return target.remarks.in_order
 
 
 def _write_tree(target: Target) -> list[TreeJoint]:

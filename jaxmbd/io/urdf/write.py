@@ -90,7 +90,7 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
         check_strict(Path(path), robot.remarks.found)
     ElementTree.indent(robot.root)
     Path(path).write_text(ElementTree.tostring(robot.root, encoding="unicode") + "\n", encoding="utf-8")
-    return robot.remarks.by_line
+    return robot.remarks.in_order
 
 
 def _ends(branch: TreeJoint, joint: AbstractTreeJoint) -> tuple[AbstractMarker, AbstractMarker]:

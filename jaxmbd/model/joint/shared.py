@@ -197,6 +197,10 @@ class FreeMotion(AbstractTreeJoint):
         return self.b.space.pose(frames[1])
 
 
+def _terms(names: Any) -> tuple[str, ...]:
+    return checked_names("Tendon: coordinates", names, "A.angle")
+
+
 class AbstractCoupling(eqx.Module):
     """A constraint between two joint coordinates, referred to by name: `Φ(a, b) = 0` (1 row)."""
 
@@ -252,9 +256,34 @@ class RackAndPinion(AbstractCoupling):
         return b - self.radius * a - self.offset
 
 
+class Tendon(eqx.Module):
+    """A cable over pulleys on joints, a coordinate for others to act on: its `length` is `l = Σ r_k c_k` (no rows).
+
+    Springs, motors, stops, drivers, gears and sensors refer to it as `"tendon.length"`, like to a joint's coordinate.
+
+    **Arguments:** `coordinates` c_k, such as `("knee.angle", "hip.angle")`; `ratios` r_k, the pulleys' radii `[m]` with
+    the sign of the winding (1 for a displacement). Angles include whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True, converter=_terms)
+    ratios: Float[Array, " k"] = eqx.field(converter=as_float)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("length",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
+
+    def __check_init__(self) -> None:
+        if not self.coordinates:
+            raise MechanismError(f"Tendon {self.name!r}: coordinates must name at least one, such as ('A.angle',).")
+        for coordinate in self.coordinates:
+            check_coordinate("Tendon", self.name, coordinate)
+        check_finite(f"Tendon {self.name!r}", "ratios", self.ratios, (len(self.coordinates),))
+
+
 def _check(part: Any, *fields: str) -> None:
     kind = type(part).__name__
     check_coordinate(kind, part.name, part.a)
     check_coordinate(kind, part.name, part.b)
+    if part.a == part.b:
+        raise MechanismError(f"{kind} {part.name!r} couples {part.a!r} with itself; name two different coordinates.")
     for field in fields:
         check_finite(f"{kind} {part.name!r}", field, getattr(part, field))

@@ -15,14 +15,16 @@ from jaxmbd.model.body.checks import check_flags, check_instance, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
-from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion
+from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.named_coordinates import (
+    AnyCoordinate,
     Coordinate,
     CouplingConstraint,
     GeneralizedSpeeds,
     PositionDriverConstraint,
     SpeedDriverConstraint,
+    TendonLength,
 )
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
@@ -40,14 +42,14 @@ from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
 
-Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
+Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 
 _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "bodies": (AbstractBody,),
-    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint),
+    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint, Tendon),
     "forces": (AbstractForce, AbstractJointForce, Gravity, GeneralizedForce),
     "drivers": (Driver,),
     "sensors": (AbstractSensor, Measure, Scaled),
@@ -271,12 +273,16 @@ class Mechanism(eqx.Module):
         each = zip(self.constraints(), self.constraint_sizes(), strict=True)
         return tuple((part.name, row) for part, size in each for row in range(size))
 
-    def coordinate(self, name: str) -> Coordinate:
-        """The coordinate written `"joint.angle"` or `"body.x"`."""
+    def coordinate(self, name: str) -> AnyCoordinate:
+        """The coordinate written `"joint.angle"`, `"body.x"` or `"tendon.length"`."""
         check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")
         for joint in self.joints:
-            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
+            if joint.name == owner and isinstance(joint, Tendon):
+                if component not in joint.coordinate_names:
+                    raise _no_coordinate("tendon", owner, component, joint.coordinate_names)
+                return self._length(joint)
+            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint | Tendon):
                 if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
                     raise _no_coordinate("joint", owner, component, joint.coordinate_names)
                 is_integrated = name in self.tree.coordinates
@@ -287,6 +293,14 @@ class Mechanism(eqx.Module):
                     raise _no_coordinate("body", owner, component, self.space.prescribable)
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
+
+    def _length(self, tendon: Tendon) -> TendonLength:
+        parts = []
+        for name in tendon.coordinates:
+            if any(isinstance(joint, Tendon) and joint.name == name.partition(".")[0] for joint in self.joints):
+                raise MechanismError(f"{name!r} is a tendon's length; a tendon runs over joints and bodies.")
+            parts.append(self.coordinate(name))
+        return TendonLength(f"{tendon.name}.length", tuple(parts), tendon.ratios)
 
 
 def _listed(parts: tuple[Any, ...]) -> str:

@@ -1,7 +1,7 @@
 """Coordinates by name, with the drivers, couplings and forces bound to them; generalized speeds of a user's choice."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -67,12 +67,64 @@ class Coordinate(eqx.Module):
         """The coordinate's unit, m or rad."""
         return (space.units if self.joint is None else self.joint.coordinate_units)[self.index]
 
+    @property
+    def in_q(self) -> tuple["Coordinate", ...]:
+        """The coordinate itself if its whole turns or its value must be taken from `q`."""
+        return (self,) if self.unwrapped or self.is_integrated else ()
+
+    def bound(self, near: Iterator[Scalar]) -> "Coordinate":
+        """The same coordinate by the next of the values for `in_q`."""
+        return self.by(next(near)) if self.in_q else self
+
+
+class TendonLength(eqx.Module):
+    """The length of a tendon, a sum of coordinates, with the interface of `Coordinate`."""
+
+    name: str = eqx.field(static=True)
+    parts: tuple[Coordinate, ...]
+    ratios: Float[Array, " k"]
+    joint: ClassVar[None] = None
+    is_integrated: ClassVar[bool] = True  # whole turns of its parts are always those of `q`
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of all parts, one after the other."""
+        return tuple(marker for part in self.parts for marker in part.markers)
+
+    def value(self, frames: Sequence[Any]) -> Scalar:
+        """The tendon's length [m]."""
+        total, rest = jnp.zeros(()), list(frames)
+        for k, part in enumerate(self.parts):
+            own, rest = rest[: len(part.markers)], rest[len(part.markers) :]
+            total = total + self.ratios[k] * part.value(own)
+        return total
+
+    def by(self, near: Scalar) -> "TendonLength":
+        """The tendon itself: its length does not tell the whole turns of its parts."""
+        return self
+
+    def unit(self, space: AbstractSpace) -> str:
+        """m."""
+        return "m"
+
+    @property
+    def in_q(self) -> tuple[Coordinate, ...]:
+        """The parts whose whole turns or value must be taken from `q`."""
+        return tuple(own for part in self.parts for own in part.in_q)
+
+    def bound(self, near: Iterator[Scalar]) -> "TendonLength":
+        """The same length, with each part by its value among those for `in_q`."""
+        return TendonLength(self.name, tuple(part.bound(near) for part in self.parts), self.ratios)
+
+
+AnyCoordinate: TypeAlias = Coordinate | TendonLength
+
 
 class PositionDriverConstraint(AbstractJoint):
     """The constraint `c(q) − f(t) = 0` of a driver on the coordinate that it prescribes."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     driver: Driver
 
     @property
@@ -89,7 +141,7 @@ class SpeedDriverConstraint(AbstractNonholonomic):
     """The constraint `ċ − f(t) = 0` of a driver on the coordinate whose rate it prescribes."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     driver: Driver
 
     @property
@@ -114,7 +166,7 @@ class CouplingConstraint(AbstractJoint):
     """The constraint of a coupling on the two coordinates that it names."""
 
     name: str = eqx.field(static=True)
-    coordinates: tuple[Coordinate, Coordinate]
+    coordinates: tuple[AnyCoordinate, AnyCoordinate]
     law: AbstractCoupling
 
     @property
@@ -131,7 +183,7 @@ class CoordinateForce(eqx.Module):
     """A force law bound to the joint coordinate that it acts along."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     law: AbstractJointForce
 
     @property
@@ -144,7 +196,7 @@ class Armature(AbstractJoint):
     """The armature of a joint bound to its coordinate `c`, which is its only row."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     inertia: Scalar | None
 
     @property
@@ -167,10 +219,9 @@ def armatures_of(mechanism: Any) -> list[Armature]:
 def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
     """The coordinates of a part whose whole turns or value must be taken from `q`."""
     if isinstance(part, CouplingConstraint):
-        return tuple(c for c in part.coordinates if c.unwrapped or c.is_integrated)
-    if isinstance(part, CoordinateForce):
-        return (part.coordinate,) if part.coordinate.unwrapped or part.coordinate.is_integrated else ()
-    return (part.coordinate,) if isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated else ()
+        return tuple(own for coordinate in part.coordinates for own in coordinate.in_q)
+    is_driven = isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated
+    return part.coordinate.in_q if is_driven or isinstance(part, CoordinateForce) else ()
 
 
 def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
@@ -179,10 +230,10 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
         return part
     values = iter(near)
     if isinstance(part, CoordinateForce):
-        return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
+        return CoordinateForce(part.name, part.coordinate.bound(values), part.law)
     if isinstance(part, PositionDriverConstraint):
-        return PositionDriverConstraint(part.name, part.coordinate.by(next(values)), part.driver)
-    first, second = (c.by(next(values)) if c.unwrapped or c.is_integrated else c for c in part.coordinates)
+        return PositionDriverConstraint(part.name, part.coordinate.bound(values), part.driver)
+    first, second = (coordinate.bound(values) for coordinate in part.coordinates)
     return CouplingConstraint(part.name, (first, second), part.law)
 
 

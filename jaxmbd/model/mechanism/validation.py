@@ -11,7 +11,7 @@ from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
-from jaxmbd.model.joint.shared import AbstractCoupling
+from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
@@ -136,6 +136,8 @@ def _coordinates_of(part: Any) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
         return (part.a, part.b)
+    if isinstance(part, Tendon):
+        return part.coordinates
     return (part.coordinate,) if isinstance(part, Driver | AbstractJointForce) else ()
 
 
