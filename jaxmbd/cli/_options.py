@@ -21,7 +21,7 @@ _CHANNEL = "CHANNEL:final, max, min, mean or rms"
 ModelName = Annotated[
     str,
     Argument(
-        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, ASMT.",
+        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, SDF, ASMT.",
         autocompletion=complete_model,
     ),
 ]
