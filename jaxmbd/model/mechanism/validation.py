@@ -125,7 +125,8 @@ def check_references(mechanism: Any) -> None:
             if marker.body not in bodies:
                 error = unknown("body", marker.body, sorted(bodies))
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
-        for name in _coordinates_of(part):
+        own = (f"{part.name}.length",) if isinstance(part, Tendon) else ()
+        for name in (*_coordinates_of(part), *own):
             try:
                 coordinate(name)
             except MechanismError as error:
