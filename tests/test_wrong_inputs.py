@@ -224,14 +224,6 @@ CASES: Cases = {
 }
 
 CASES |= {
-    "thin rod, absolute": (
-        lambda: sp.Mechanism(
-            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG.at(), sp.Marker("bar", (0, 0, 0)))]
-        ),
-        "Body 'bar' has no inertia about an axis of its own (a massless link, a point mass, or a thin rod), and "
-        "absolute coordinates divide by it. Take coordinates='joint', where the joints can give it some, or give it a "
-        "moment of inertia about that axis: where it can spin freely about it and does not, any one will do.",
-    ),
     "floating text": (
         lambda: pend(floating="no"),
         "Mechanism: floating must be True or False, got 'no'.",

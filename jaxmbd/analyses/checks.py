@@ -5,11 +5,12 @@ from typing import Any
 import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
@@ -118,17 +119,17 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
         )
 
 
-def closed_enough(q: Array | np.ndarray) -> float:
-    """Return the largest constraint residual of a state that counts as assembled: 100 times the assembly tolerance."""
-    return 1e2 * tolerance_of(q)
+def closed_enough(equations: Equations) -> Float[Array | np.ndarray, " m"]:
+    """Return the largest constraint residuals of a state that counts as assembled: 100 times the assembly tolerance."""
+    return 1e2 * tolerance_of(equations.scales.length) * equations.scales.rows
 
 
-def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
-    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`."""
+def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array, limits: Array) -> None:
+    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`, `limits` the
+    values up to which these count as zero."""
     for residual, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
-        tolerance = closed_enough(residual)
-        if not np.abs(residual).max(initial=0.0) <= tolerance:
-            rows = open_rows(mechanism, np.asarray(residual), (), tolerance)
+        if not (np.abs(residual) <= np.asarray(limits)).all():
+            rows = open_rows(mechanism, np.asarray(residual), (), np.asarray(limits))
             raise AssemblyError(
                 f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."

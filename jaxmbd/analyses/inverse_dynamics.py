@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.output_channels import Snapshot
@@ -79,6 +80,8 @@ def inverse_dynamics(
         motion = kinematics(mechanism, motion, throw=throw)
     if motion.mechanism.coordinate_names != mechanism.coordinate_names:
         raise MechanismError("The motion belongs to another mechanism: its coordinates are not those of this one.")
+    if throw:
+        check_mass(mechanism, motion.q[0], motion.ts[0], "inverse_dynamics")
     actuated = mechanism if actuators is None else _actuated(mechanism, actuators)
     names = [driver.name for driver in actuated.drivers]
     for name in weights or {}:

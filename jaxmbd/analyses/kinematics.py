@@ -36,8 +36,8 @@ from jaxmbd.printing import count_of
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
 _LEAST_STEP = 1e-9  # share of the interval between two times
-# A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this length or
-# angle [m, rad].
+# A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this angle
+# [rad] or this share of the unit of length that suits the mechanism.
 _SHARE, _NEAR = 0.01, 1e-5
 
 _Point = tuple[Array, Array, Array]  # t, q, v
@@ -95,7 +95,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
-    rows, of_speeds = equations.jacobian(ts[0], q), nonholonomic_rows(mechanism)
+    rows, of_speeds = equations.scaled_jacobian(ts[0], q), nonholonomic_rows(mechanism)
     rank = rank_of(rows)
     positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
     fixed, q, v, times = frozen((equations, q, v, ts))
@@ -138,7 +138,8 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
         vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
         predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
         corrected = close_loops(equations, later, predicted, DeterminedCorrection())
-        correction, distance = (jnp.max(jnp.abs(x)) for x in (corrected - predicted, predicted - q))
+        changes = corrected - predicted, predicted - q
+        correction, distance = (jnp.max(jnp.abs(x / equations.scales.coordinates)) for x in changes)
         speeds = consistent_speeds(equations.at(later, corrected), v + ahead * vdot, DeterminedCorrection())
         next_point, accepted = (later, corrected, speeds), correction <= _SHARE * distance + _NEAR
         return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), (next_point, 2 * step), (carry[0], step / 2))

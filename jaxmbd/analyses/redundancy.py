@@ -164,7 +164,7 @@ def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
-    """Return `C` as a NumPy array."""
+    """Return `C` without units (`Scales.jacobian`) as a NumPy array, for ranks and singular values."""
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
@@ -181,7 +181,7 @@ def nonholonomic_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
 
 @cached_on_disk
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
-    return Equations(mechanism).jacobian(t, q)
+    return Equations(mechanism).scaled_jacobian(t, q)
 
 
 def reduced_echelon(vectors: Float[np.ndarray, "k m"], fit: float) -> tuple[Float[np.ndarray, "k m"], list[int]]:

@@ -28,6 +28,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 
@@ -37,7 +38,7 @@ class Equations(eqx.Module):
     Shapes: `q (nq,)`, `v (nv,)`; the constraint rows `(m,)` are in the order of the constraints and then the drivers. A
     nonholonomic row is zero in `Φ`. `redundant`: False if the rows are known to be linearly independent; otherwise the
     linear solve allows for dependent rows. `independent_rows (m,)`: mask of a maximal independent set of rows, the ones
-    that the accelerations are solved to satisfy; None for all rows. Users' functions are traced once, as under `jit`.
+    that the accelerations are solved to satisfy; None for all rows. `scales`: the units in which ranks are found. Users' functions are traced once, as under `jit`.
     """
 
     mechanism: Mechanism
@@ -46,6 +47,7 @@ class Equations(eqx.Module):
     globals: tuple[GlobalConstraint, ...]
     redundant: bool | Bool[Array, ""]
     independent_rows: Bool[Array, " m"] | None
+    scales: Scales
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
@@ -55,6 +57,7 @@ class Equations(eqx.Module):
         self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
+        self.scales = Scales(mechanism)
         self.parts = BodyLaws(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = AbsoluteCoordinates(mechanism.space, len(mechanism.bodies))
@@ -129,6 +132,12 @@ class Equations(eqx.Module):
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
         """`C = ∂Φ/∂v` along `retract`, dense."""
         return self.at(t, q).jacobian
+
+    @known_by_numpy
+    def scaled_jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
+        """`C` without units (`Scales.jacobian`), whose rank and singular values do not depend on the mechanism's
+        size."""
+        return self.scales.jacobian(self.at(t, q).jacobian)
 
     @known_by_numpy
     def velocity(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:

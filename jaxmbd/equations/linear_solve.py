@@ -35,10 +35,16 @@ class SymmetricMatrix(eqx.Module):
         diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
         return jnp.max(at_rows(self.values, diagonal), initial=0.0)
 
-    def shifted(self, shift: Scalar) -> "SymmetricMatrix":
-        """`S + shift I`."""
+    def shifted(self, shift: Scalar | Float[Array, " n"]) -> "SymmetricMatrix":
+        """`S` with a shift of its diagonal, the same for all entries or one for each."""
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
+        shift = at_rows(shift, self.pattern.rows) if shift.ndim else shift
         return SymmetricMatrix(self.values + shift * diagonal, self.pattern)
+
+    def scaled_by(self, factor: Float[Array, " n"]) -> "SymmetricMatrix":
+        """`D S D` with the diagonal matrix `D` of the factors."""
+        i, j = self.pattern.rows, self.pattern.columns
+        return SymmetricMatrix(self.values * at_rows(factor, i) * at_rows(factor, j), self.pattern)
 
     def limited(self, mask: Bool[Array, " n"]) -> "SymmetricMatrix":
         """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
@@ -50,8 +56,7 @@ class SymmetricMatrix(eqx.Module):
         """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
         i, j = self.pattern.rows, self.pattern.columns
         diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
-        factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
-        return SymmetricMatrix(self.values * factor[i] * factor[j], self.pattern)
+        return self.scaled_by(jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0))
 
     def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """`S x`."""

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.linearization.independent_coordinates import (
     IndependentCoordinates,
     choose,
@@ -104,6 +105,7 @@ def linearize(
     own_state = getattr(state, "state", state)
     state = own_state if isinstance(own_state, State) else state
     check_state(mechanism, state)
+    check_mass(mechanism, state.q, state.t, "linearize")
     changes, units = checked_inputs(mechanism, inputs), channel_units(mechanism)
     channels = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
     check_known("output", channels, units)

@@ -63,7 +63,7 @@ _REVERSE_ONLY = (
 class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
-    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
+    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the compiled
     program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
     `checked`: true if times and the first step have been checked before; `engine`: what runs the motion.
     """
@@ -114,14 +114,14 @@ def integrate(
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(
-        equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not settings.known
+        equations, start, run.result, ts, qs, vs, *ends, log, singular=not settings.known
     )
     inputs = model, formulation, state, all_ts
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
     if settings.throw:  # the compiled program raises when it runs
-        violations = start.position, start.velocity, end.violation
-        numbers = number_of(result), *violations, settings.tolerance, end.t, end.open_at
+        at_start = start.position, start.velocity, start.limits
+        numbers = number_of(result), *at_start, end.violation, start.tolerance, end.t, end.open_at
         times = None if log is None else log.times
         text = failure_describer(equations.mechanism)
         qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)

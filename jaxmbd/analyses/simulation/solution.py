@@ -367,4 +367,4 @@ def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
 
 
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
-    return Equations(mechanism).jacobian(t, q)
+    return Equations(mechanism).scaled_jacobian(t, q)

@@ -39,7 +39,7 @@ from jaxmbd.equations.linear_solve import (
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-# [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
+# The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation is smaller,
 # the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
@@ -48,10 +48,15 @@ _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more 
 
 
 class StartVerdict(eqx.Module):
-    """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
+    """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin.
+
+    `limits`: the largest violations of a state that counts as assembled; `tolerance`: those at the saved times.
+    """
 
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
+    limits: Float[Array, " m"]
+    tolerance: Float[Array, " m"]
     result: RESULTS
 
     @property
@@ -79,15 +84,18 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 
 
 def verdict_at_start(
-    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
+    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar | None, strict: bool
 ) -> StartVerdict:
     """The verdict at the start: the state's own result, valid times, closed joints.
 
+    `tolerance`: the largest violation at a saved time [m, rad], by default one that suits the mechanism's size;
     `strict`: apply the tolerance of the checks that raise, to positions and speeds.
     """
+    scales, limits = equations.scales.rows, jnp.asarray(closed_enough(equations))
+    tolerances = jnp.asarray(CLOSURE_TOLERANCE * scales if tolerance is None else tolerance * jnp.ones_like(scales))
     position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
-    limit = closed_enough(position) if strict else tolerance
-    is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
+    within = limits if strict else tolerances
+    is_open, slides = (~jnp.all(jnp.abs(x) <= within) for x in (position, velocity))
     result = first_failure(
         (~is_successful(state.result), state.result),
         (~valid, RESULTS.times_invalid),
@@ -95,13 +103,12 @@ def verdict_at_start(
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return StartVerdict(position, velocity, result)
+    return StartVerdict(position, velocity, limits, tolerances, result)
 
 
 def verdict(
     equations: Equations, start: StartVerdict, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
-    begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
-    singular: bool,
+    begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, singular: bool,
 ) -> tuple[RESULTS, Bool[Array, " times"], MotionEnd]:  # fmt: skip
     """The verdict on a motion, a mask of the saved times that are valid, and the data of an error message.
 
@@ -110,7 +117,7 @@ def verdict(
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
     violation = jax.vmap(lambda t, q: as_program(Equations.position)(equations, t, q))(ts, qs)
-    is_closed = jnp.max(jnp.abs(violation), axis=1, initial=0.0) <= tolerance
+    is_closed = jnp.all(jnp.abs(violation) <= start.tolerance[None], axis=1)
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
     near = _near_singular(equations, begin, end[:2], stopped) if singular else jnp.zeros((), bool)
@@ -146,7 +153,7 @@ def _near_singular(
         return jnp.zeros((), bool)
 
     def is_near() -> Array:
-        return _is_nearly_singular(equations.jacobian(*begin), equations.jacobian(*end), stopped)
+        return _is_nearly_singular(equations.scaled_jacobian(*begin), equations.scaled_jacobian(*end), stopped)
 
     return jax.lax.cond(any_instance(stopped), is_near, lambda: jnp.zeros((), bool))
 
@@ -178,16 +185,16 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
     names = row_names(mechanism, ())
 
     def describe(
-        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray, tolerance: np.ndarray,
-        t: np.ndarray, open_at: np.ndarray,
+        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, limits: np.ndarray, violation: np.ndarray,
+        tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
-            rows = open_text(names, miss, closed_enough(miss))
+            rows = open_text(names, miss, limits)
             return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
         if kind == _CONSTRAINTS_VIOLATED:
-            rows = open_text(names, violation, float(tolerance))
+            rows = open_text(names, violation, tolerance)
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
         return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
 

@@ -27,7 +27,6 @@ from jaxmbd.model.mechanism.named_coordinates import (
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
     check_ground,
-    check_inertias,
     check_laws,
     check_moving,
     check_parts,
@@ -111,7 +110,6 @@ class Mechanism(eqx.Module):
 
     def __check_init__(self) -> None:
         check_laws(self)
-        check_inertias(self)
         check_moving(self)
         if not self.floating:
             check_ground(self)

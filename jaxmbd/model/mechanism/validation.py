@@ -55,18 +55,6 @@ def check_names(mechanism: Any) -> None:
             raise MechanismError("The name 't' is taken by the time; name the sensor otherwise.")
 
 
-def check_inertias(mechanism: Any) -> None:
-    """Raise if a mechanism in absolute coordinates has a body without inertia about some axis."""
-    for body in mechanism.bodies:
-        if mechanism.coordinates == "absolute" and body.lacks_inertia:
-            raise MechanismError(
-                f"Body {body.name!r} has no inertia about an axis of its own (a massless link, a point mass, or a thin "
-                "rod), and absolute coordinates divide by it. Take coordinates='joint', where the joints can give it "
-                "some, or give it a moment of inertia about that axis: where it can spin freely about it and does not, "
-                "any one will do."
-            )
-
-
 def check_moving(mechanism: Any) -> None:
     """Raise if a joint with an integrated angle has a moving marker, or any joint one that jumps."""
     for joint in mechanism.joints:
