@@ -66,6 +66,7 @@ from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save
+from .model.mechanism.exact_axes import with_exact_axes as with_exact_axes
 from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from .model.time_functions import Piecewise as Piecewise
 from .model.time_functions import SmoothingSpline as SmoothingSpline

@@ -88,7 +88,7 @@ class Redundancy:
 def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     """Find the redundant constraints at a state.
 
-    `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a linear dependence
+    `rank C` is the number of singular values above 1e-7 of the largest. Each left null vector is a linear dependence
     between rows. Elimination with pivoting reduces the null vectors so that each names one redundant row and the rows
     that it depends on. The other rows are independent: `C[list(result.independent_rows)]` has the rank and the null
     space of `C`, and `mechanism.row_labels()[k]` is the joint and the number of row `k`.

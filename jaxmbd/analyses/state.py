@@ -17,7 +17,7 @@ class State(eqx.Module):
     Quantities that are not entries of `q` or `v` (in absolute coordinates a joint's angle and its rate, a sensor, an
     energy) need the mechanism: `read(mechanism, state, "R.angle_rate")`.
 
-    `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-10 of the largest). If
+    `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-7 of the largest). If
     it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
     code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
     `units`: the units of the coordinates, then of the speeds. `print(state)` shows coordinates and speeds as a table by

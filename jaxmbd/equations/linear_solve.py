@@ -95,11 +95,13 @@ def spd_solver(S: Float[Array, "n n"]) -> Solve:
 
 SMALL = 12  # rows up to which a matrix and its inverse are operations of a program
 _CONDITION = 1e-3, 3e-2  # well-conditioned below, and the largest that is distinguished, in units of 1 / √rounding
-_ZERO, _ROUNDING = 1e-10, 1e2  # relative to the largest value; in units of rounding
+# Relative to the largest value; in units of rounding. A closed position is known to 1e-8, and files have eight digits:
+# rows that are dependent at the position which is meant have singular values of that order.
+_ZERO, _ROUNDING = 1e-7, 1e2
 
 
 def tolerance_of_rank(dtype: Any) -> float:
-    """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-10, or
+    """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-7, or
     1e-5 in single precision."""
     return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
 

@@ -1,16 +1,18 @@
 """`read`: a model of another program as a mechanism."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._imported_model import ImportedModel, check_strict, file_error
+from jaxmbd.io._imported_model import ImportedModel, Remark, check_strict, file_error
 from jaxmbd.io._xml import read_xml
 from jaxmbd.io.asmt.model import read_asmt
 from jaxmbd.io.mjcf.model import read_mjcf
 from jaxmbd.io.urdf.model import read_urdf
 from jaxmbd.model.body.checks import check_finite, check_number
+from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
 
 SUFFIXES = (".xml", ".urdf", ".asmt")
 
@@ -67,6 +69,19 @@ def read(
         model = read_mjcf(path, root, keyframe, path.parent if within is None else Path(within))
     else:
         model = read_urdf(path, root, None if loops is None else Path(loops), bool(floating))
+    model = _with_exact_axes(model)
     if strict:
         check_strict(path, model.remarks)
     return model
+
+
+def _with_exact_axes(model: ImportedModel) -> ImportedModel:
+    """The model with axes that the digits of the file keep from being parallel made exactly parallel, with remarks."""
+    remarks = [
+        Remark(f"body {axes.body}", f"has axes that are parallel to {axes.angle:.1g} rad, of {', '.join(axes.joints)}; "
+               "they are made exactly parallel", lost=False)
+        for axes in nearly_parallel(model.mechanism)
+    ]  # fmt: skip
+    if not remarks:
+        return model
+    return replace(model, mechanism=with_exact_axes(model.mechanism), remarks=(*model.remarks, *remarks))

@@ -13,6 +13,7 @@ from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
+from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.scales import row_units
@@ -60,7 +61,16 @@ def closure_text(
         f"least misses, and none of {_TRIES} searches from random starts closed it.{gap} Either "
         "the lengths do not reach or the fixed values contradict each other: check the markers of these joints, or fix "
         "fewer coordinates."
-    )
+    ) + _nearly_parallel_text(mechanism)
+
+
+def _nearly_parallel_text(mechanism: Mechanism) -> str:
+    """Return the addition on axes whose rounding may be what keeps joints open, else ""."""
+    axes = nearly_parallel(mechanism)
+    if not axes:
+        return ""
+    more = f", and on {len(axes) - 2} more bodies" if len(axes) > 2 else ""
+    return f" Nearly parallel axes may keep it open: {'; '.join(map(str, axes[:2]))}{more}; {EXACT_TEXT}."
 
 
 def _closed_elsewhere(open_here: str, *, opposed: bool) -> str:

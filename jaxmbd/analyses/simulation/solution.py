@@ -300,7 +300,7 @@ class Solution(eqx.Module):
         return Violation(*found)
 
     def rank(self) -> Array:
-        """The rank of the constraint rows at each time: the number of singular values above 1e-10 of the largest.
+        """The rank of the constraint rows at each time: the number of singular values above 1e-7 of the largest.
 
         If it is smaller than `state.rank`, the position is singular; `singularity_margin` is the distance from one.
         """
