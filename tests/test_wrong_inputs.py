@@ -11,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation
-from tests.wrong_inputs import BALL, GRIP, ROD, SG, TS, Cases, G, M, S, check_text, pend
+from tests.wrong_inputs import BALL, GRIP, ROD, TS, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 

@@ -38,7 +38,8 @@ class Equations(eqx.Module):
     Shapes: `q (nq,)`, `v (nv,)`; the constraint rows `(m,)` are in the order of the constraints and then the drivers. A
     nonholonomic row is zero in `Φ`. `redundant`: False if the rows are known to be linearly independent; otherwise the
     linear solve allows for dependent rows. `independent_rows (m,)`: mask of a maximal independent set of rows, the ones
-    that the accelerations are solved to satisfy; None for all rows. `scales`: the units in which ranks are found. Users' functions are traced once, as under `jit`.
+    that the accelerations are solved to satisfy; None for all rows. `scales`: the units in which ranks are found.
+    Users' functions are traced once, as under `jit`.
     """
 
     mechanism: Mechanism

@@ -1,7 +1,5 @@
 """Messages for failed assembly: the open parts, the sizes of their residuals, and whether another start succeeds."""
 
-from collections.abc import Mapping
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -78,8 +76,8 @@ def _closed_elsewhere(open_here: str, *, opposed: bool) -> str:
     other."""
     if opposed:
         return (
-            f"The mechanism cannot be assembled: {open_here} (m or rad; m² for a Rod). It closes only where the axes of "
-            "a joint's markers point against each other, which is not the position that the joint means: turn one of "
+            f"The mechanism cannot be assembled: {open_here} (m or rad; m² for a Rod). It closes only where the axes "
+            "of a joint's markers point against each other, not the position that the joint means: turn one of "
             'the two markers, axis="-z".'
         )
     return (

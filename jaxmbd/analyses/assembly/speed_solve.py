@@ -69,7 +69,9 @@ def _metric(at: Configuration, rows: Array) -> tuple[AbstractInertia, Bool[Array
     any_lacks = any_instance(jnp.any(lacks))
     is_singular = jnp.any(lacks) & jax.lax.cond(any_lacks, lambda: ~_is_regular(M), lambda: jnp.zeros((), bool))
     is_determined = jax.lax.cond(
-        any_lacks, lambda: rank_of(fixed_rows * equations.scales.speeds[None]) == M.shape[0], lambda: jnp.zeros((), bool)
+        any_lacks,
+        lambda: rank_of(fixed_rows * equations.scales.speeds[None]) == M.shape[0],
+        lambda: jnp.zeros((), bool),
     )
     replaced, length = lacks & is_singular, equations.scales.length
     unit = length**2 * jnp.broadcast_to(jnp.eye(3, dtype=M.dtype) if tensors.ndim == 3 else 1.0, tensors.shape)
@@ -90,7 +92,7 @@ def _is_regular(M: Float[Array, "nv nv"]) -> Bool[Array, ""]:
     return jnp.linalg.eigvalsh(_scaled(M, jnp))[0] > _REGULAR
 
 
-def _scaled(M: Array, lib: Any) -> Array:
+def _scaled(M: Any, lib: Any) -> Any:
     scale = lib.sqrt(lib.maximum(lib.diag(M), 0.0))
     weight = lib.where(scale > _NOTHING * lib.max(scale), 1 / lib.where(scale > 0, scale, 1.0), 0.0)
     return weight[:, None] * M * weight[None, :]
@@ -113,9 +115,9 @@ def check_mass(mechanism: Mechanism, q: Float[Array, " nq"], t: Scalar, what: st
     raise MechanismError(
         f"{what} needs the masses: the mass matrix is singular, nothing has inertia along "
         f"{', '.join(map(repr, speeds))}, since {', '.join(map(_lack_of, (mechanism[name] for name in thin)))}. Give "
-        "each a mass and a moment of inertia about every axis (where a body can spin freely about an axis and does not, "
-        "any one will do), or take coordinates='joint' and joints that leave no motion without inertia. Positions, and "
-        "the kinematics of a mechanism that its drivers move completely, need none."
+        "each a mass and a moment of inertia about every axis (where a body can spin freely about an axis and does "
+        "not, any one will do), or take coordinates='joint' and joints that leave no motion without inertia. "
+        "Positions, and the kinematics of a mechanism that its drivers move completely, need none."
     )
 
 

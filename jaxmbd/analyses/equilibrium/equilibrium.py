@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
-from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.assembly.multistart import guessed
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (

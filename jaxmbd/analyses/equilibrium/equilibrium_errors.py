@@ -113,7 +113,10 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
     """Return the message for a mechanism that cannot be at rest, or cannot rotate steadily."""
     state = "turn steadily with this rotation" if turns else "be at rest"
     rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
-    misses, scales = [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)], np.asarray(faults.row_scales)
+    misses, scales = (
+        [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)],
+        np.asarray(faults.row_scales),
+    )
     drivers = {driver.name for driver in mechanism.drivers}
     twists = np.abs(np.asarray(faults.twists))
     if (twists / np.asarray(faults.twist_scales)).max() > least:

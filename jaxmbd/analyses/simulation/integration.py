@@ -63,8 +63,8 @@ _REVERSE_ONLY = (
 class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
-    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the compiled
-    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
+    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the
+    compiled program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
     `checked`: true if times and the first step have been checked before; `engine`: what runs the motion.
     """
 
@@ -113,9 +113,7 @@ def integrate(
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
-    result, ok, end = verdict(
-        equations, start, run.result, ts, qs, vs, *ends, log, singular=not settings.known
-    )
+    result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, singular=not settings.known)
     inputs = model, formulation, state, all_ts
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)

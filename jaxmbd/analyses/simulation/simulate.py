@@ -140,10 +140,8 @@ def simulate(
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, formulation, events, switching_times, steps, dt0, closure_tolerance)
-    if known and isinstance(formulation, AbstractProjectedFormulation):
-        _check_independent(frozen(formulation), *frozen((mechanism, state)))
-    if throw:
-        check_mass(mechanism, state.q, state.t, "simulate")
+    if known:
+        _check_equations(*frozen((formulation, mechanism, state)), throw=throw)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
@@ -170,8 +168,13 @@ def _check_settings(max_steps: int, engine: str, **flags: bool) -> None:
     check_flags("simulate", **flags)
 
 
-def _check_independent(formulation: AbstractProjectedFormulation, mechanism: Mechanism, state: State) -> None:
-    """Raise unless the formulation has as many independent coordinates as the mechanism degrees of freedom."""
+def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, state: State, *, throw: bool) -> None:
+    """Raise unless the mass matrix is regular (with `throw`), and the formulation has as many independent coordinates
+    as the mechanism degrees of freedom."""
+    if throw:
+        check_mass(mechanism, state.q, state.t, "simulate")
+    if not isinstance(formulation, AbstractProjectedFormulation):
+        return
     C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 

@@ -39,8 +39,8 @@ from jaxmbd.equations.linear_solve import (
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-# The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation is smaller,
-# the violation of separated joints is larger.
+# The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation
+# is smaller, the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
 _GROWTH_ROOM = 10.0  # so far below the limit of well-conditioned rows, growth by 1 / NEARLY_SINGULAR is distinguished

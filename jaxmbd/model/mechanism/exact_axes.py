@@ -1,8 +1,8 @@
 """Axes of joints that are parallel up to the digits of a file, and mechanisms in which they are exactly parallel.
 
-The hinges of a planar linkage in space are parallel. If their axes are rounded to six or eight digits they are not, and
-the loop, which could move with parallel axes, jams: rows that would be redundant are nearly so, and contradict one
-another by the rounding. A joint aligns the axes of its two markers, so it is enough to make the axes on each body exact.
+The hinges of a planar linkage in space are parallel. If their axes are rounded to six or eight digits they are not,
+and the loop, which could move with parallel axes, jams: rows that would be redundant are nearly so, and contradict one
+another by the rounding. A joint aligns the axes of its two markers, so it is enough that those on each body are exact.
 """
 
 from collections.abc import Iterator
@@ -64,8 +64,8 @@ def with_exact_axes(mechanism: Mechanism, tolerance: float = NEARLY) -> Mechanis
     check_number("with_exact_axes", "tolerance", as_float(tolerance), "rad", zero=True)
     if not is_concrete(frozen(mechanism.joints)):
         raise MechanismError(
-            "with_exact_axes cannot be compiled (jit, vmap): which axes are nearly parallel depends on values. Apply it "
-            "to the mechanism before."
+            "with_exact_axes cannot be compiled (jit, vmap): which axes are nearly parallel depends on values. Apply "
+            "it to the mechanism before."
         )
     exact: dict[tuple[str, bytes], np.ndarray] = {}
     for members in _groups(mechanism, tolerance):
@@ -137,7 +137,7 @@ def _made_parallel(members: list[_Member], tolerance: float) -> Iterator[tuple[M
         common = own / np.linalg.norm(own)
     for _, marker, axis in members:
         sign = 1.0 if axis @ common > 0 else -1.0
-        # The smallest rotation from one axis to the other; its angle is so small that half its sine is the half-angle's.
+        # The smallest rotation from one axis to the other: half the sine of so small an angle is the sine of its half.
         turn = np.append(1.0, 0.5 * np.cross(axis, sign * common))
         rotation = _product(turn, np.asarray(marker.rotation, float))
         yield marker, rotation / np.linalg.norm(rotation)
