@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
+from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
@@ -123,8 +124,11 @@ def closed_enough(q: Array | np.ndarray) -> float:
     return 1e2 * tolerance_of(q)
 
 
-def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
-    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`."""
+def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array, sides: Array) -> None:
+    """Raise unless a state satisfies the constraints, with each joint on its right side; `position` and `velocity` are
+    its `Φ` and `Φ̇`."""
+    if opposed := opposed_text(mechanism, sides):
+        raise AssemblyError(f"The {what} is not assembled. {opposed}")
     for residual, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
         tolerance = closed_enough(residual)
         if not np.abs(residual).max(initial=0.0) <= tolerance:

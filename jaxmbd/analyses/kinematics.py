@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
@@ -99,6 +100,7 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     rank = rank_of(rows)
     positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
     fixed, q, v, times = frozen((equations, q, v, ts))
+    opposed = is_opposed(fixed.at(times[0], q).sides())
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
 
@@ -111,6 +113,7 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
+        (opposed, RESULTS.opposed),
         (positions < mechanism.nv, RESULTS.motion_undetermined),
         (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
     )
@@ -148,6 +151,8 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
+    if opposed := opposed_text(mechanism, sides_at(mechanism, state.t, state.q)):
+        raise AssemblyError(f"The state is not assembled. {opposed}")
     C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))

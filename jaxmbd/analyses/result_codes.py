@@ -27,6 +27,7 @@ class RESULTS(eqx.Enumeration):
 
     successful = ""
     not_assembled = "The joints are not closed at the start."
+    opposed = "The axes of a joint's two markers point against each other."
     not_nearest = "The closed position nearest to the guess was not found."
     speeds_contradict = "The speeds contradict the constraints."
     times_invalid = "The times are not finite, do not increase, or do not start at the time of the state; or dt0 <= 0."

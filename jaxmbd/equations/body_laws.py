@@ -26,6 +26,7 @@ from jaxmbd.equations.constraint_kinematics import (
 from jaxmbd.equations.coordinates import Twists
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
+from jaxmbd.model.joint.joint import AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -99,6 +100,14 @@ class BodyLaws(eqx.Module):
         """
         each = zip(self.joints, *values, strict=True)
         return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
+
+    def sides(self, t: Scalar, bodies: BodyFrames) -> Float[Array, " sides"]:
+        """The sides of the joints that have one, in the order of `sided_joints`."""
+        groups = [group for group in self.joints if isinstance(group.static, AbstractSidedJoint)]
+        if not groups:
+            return jnp.zeros((0,), bodies.q.dtype)
+        sides = [self._over(_evaluate_rows, ConstraintRows.side, group, t, bodies) for group in groups]
+        return at_rows(jnp.concatenate(sides), np.argsort([i for group in groups for i in group.members]))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from the `blocks` of `C_b`."""
@@ -194,3 +203,8 @@ class BodyLaws(eqx.Module):
 def local_constraints(mechanism: Mechanism) -> list[Any]:
     """The constraints that depend on a few markers only (all but `GlobalConstraint`), in order."""
     return [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
+
+
+def sided_joints(mechanism: Mechanism) -> list[str]:
+    """The names of the constraints that have a side, in order."""
+    return [part.name for part in local_constraints(mechanism) if isinstance(part, AbstractSidedJoint)]

@@ -136,6 +136,10 @@ class ConstraintRows:
         extra = jax.eval_shape(lambda: self._slip(self.t, self.kinematics.frames, self.still))
         return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
 
+    def side(self) -> Scalar:
+        """The side of an `AbstractSidedJoint`."""
+        return self.law.side(self.kinematics.frames)
+
     def wrenches(self) -> Float[Array, "rows markers twist"]:
         """The gradients of the rows with respect to the markers' rates.
 

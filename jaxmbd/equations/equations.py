@@ -275,6 +275,10 @@ class Configuration:
         global_rows = [part.residual(self.t, self.q) for part in self.equations.globals]
         return self._rows(self.parts.rows(ConstraintRows.position, self.t, self.bodies), global_rows)
 
+    def sides(self) -> Float[Array, " sides"]:
+        """The sides of the constraints that have one, in their order (`sided_joints`): positive on the right side."""
+        return self.parts.sides(self.t, self.bodies)
+
     @cached_property
     def blocks(self) -> list[Float[Array, "parts rows markers twist"]]:
         """The nonzero blocks of `C_b`, the Jacobian with respect to the bodies' twists."""

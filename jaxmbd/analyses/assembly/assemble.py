@@ -23,6 +23,8 @@ from jaxmbd.analyses.assembly.assembly_errors import (
 )
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
+from jaxmbd.analyses.assembly.turns import within_a_turn
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.analyses.redundancy import least_norm
@@ -108,12 +110,14 @@ def assemble(
 
 
 class _Residuals(eqx.Module):
-    """The coordinates and speeds where the search ended, and the residuals there: of the position constraints, of the
-    condition that the position is nearest to the guess (`slope`), and of the velocity constraints."""
+    """The coordinates and speeds where the search ended, the sides of the joints there, and the residuals: of the
+    position constraints, of the condition that the position is nearest to the guess (`slope`), and of the velocity
+    constraints."""
 
     q: Array
     v: Array
     position: Array
+    sides: Array
     slope: Array
     speed: Array
 
@@ -131,21 +135,23 @@ def _assemble(
     """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals."""
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
-    q, slope = closed(closing, start), jnp.zeros((), start.dtype)
+    q, slope = closed(closing, within_a_turn(closing, start)), jnp.zeros((), start.dtype)
     if weights is not None:
         q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
-    position = closure(q, closing)
+    position, sides = closure(q, closing), equations.at(t, q).sides()
+    is_right = ~is_opposed(sides)
     is_closed, is_nearest = (jnp.asarray(_largest(x) <= tolerance_of(q)) for x in (position, slope))
-    is_placed = is_closed & is_nearest
+    is_placed = is_closed & is_right & is_nearest
     rows, at_rest = as_program(speed_rows)(equations, speeds, t, q)
     # Where no position was found rows may be dependent, and a batch would compute singular values of all instances.
     rows = jnp.where(is_placed, rows, jnp.eye(*rows.shape, dtype=rows.dtype))
     v = _speeds(equations.at(t, q), rows, -at_rest)
-    residuals = _Residuals(q, v, position, slope, rows @ v + at_rest)
+    residuals = _Residuals(q, v, position, sides, slope, rows @ v + at_rest)
     is_consistent = jnp.asarray(_largest(residuals.speed) <= residuals.speed_limit)
     result = first_failure(
         (~is_closed, RESULTS.not_assembled),
+        (~is_right, RESULTS.opposed),
         (~is_nearest, RESULTS.not_nearest),
         (~is_consistent, RESULTS.speeds_contradict),
     )
@@ -271,6 +277,8 @@ def _check_positions(
     if not _largest(residuals.position) <= tolerance:
         text = closure_text(mechanism, start, np.asarray(residuals.position), prescribed, t)
         raise AssemblyError(text + over_constrained_text(mechanism, t, residuals.q, tuple(prescribed)))
+    if opposed := opposed_text(mechanism, np.asarray(residuals.sides)):
+        raise AssemblyError(f"The mechanism cannot be assembled. {opposed}")
     if not _largest(residuals.slope) <= tolerance:
         slope = float(residuals.slope)
         raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {slope:.3g}).")
@@ -300,16 +308,20 @@ def _raise_at_run_time(
     """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
 
-    def describe(position: np.ndarray, slope: np.ndarray, speed: np.ndarray, limit: np.ndarray) -> str:
+    def describe(
+        position: np.ndarray, sides: np.ndarray, slope: np.ndarray, speed: np.ndarray, limit: np.ndarray
+    ) -> str:
         tolerance = tolerance_of(position)
         if not _largest(position) <= tolerance:
             text = open_text(positions, position, tolerance)
             return f"Assembly failed: the joints cannot be closed at these values: {text} (m or rad; m² for a Rod)."
+        if opposed := opposed_text(mechanism, sides):
+            return f"Assembly failed. {opposed}"
         if not _largest(slope) <= tolerance:
             return f"Assembly failed: {_STEEP}."
         return f"Assembly failed: the speeds contradict the constraints: {open_text(rates, speed, float(limit))}."
 
-    details = residuals.position, residuals.slope, residuals.speed, residuals.speed_limit
+    details = residuals.position, residuals.sides, residuals.slope, residuals.speed, residuals.speed_limit
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 

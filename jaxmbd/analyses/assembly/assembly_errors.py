@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import search
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
+from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
@@ -35,9 +36,12 @@ def closure_text(
     """Return the message for a mechanism that cannot be closed from a start.
 
     Searches from random starts distinguish two cases: if some of them succeed the guess was too far off, and if none
-    does the smallest residuals of all are reported.
+    does the smallest residuals of all are reported. Before that, joints are named that close on the wrong side.
     """
     tolerance, names = tolerance_of(start), tuple(prescribed)
+    beyond, sides = _without_guards((Equations(mechanism), prescribed, t), start)
+    if np.abs(np.asarray(beyond)).max(initial=0.0) <= tolerance and (opposed := opposed_text(mechanism, sides)):
+        return f"The mechanism cannot be assembled from this guess: its joints close there on a wrong side. {opposed}"
     results, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
     closed = int(results.closed(tolerance).sum())
     if closed:
@@ -128,6 +132,13 @@ def _gap_text(mechanism: Mechanism, closing: ClosureProblem, q: Array, miss: Flo
     }
     gaps = [_quantity(size, unit) for unit, size in sizes.items() if size > _GAP_WEIGHT * max(sizes.values())]
     return f" With everything else closed, {str(name)!r} misses by {' and '.join(gaps)}."
+
+
+@cached_on_disk
+def _without_guards(closing: ClosureProblem, start: Array) -> tuple[Array, Array]:
+    """Return the residuals where a search ends that accepts both sides of the joints, and the sides there."""
+    q = least_squares(closure, start, closing)
+    return closure(q, closing), closing[0].at(closing[2], q).sides()
 
 
 @cached_on_disk

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading
+from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -182,14 +183,11 @@ def extent(mechanism: Mechanism) -> tuple[Float[np.ndarray, " dim"], float]:
     return np.stack(points_on.get(GROUND, list(centres))).mean(axis=0), size if size > 0 else 1.0
 
 
-_OPPOSED = 0.5  # difference of unit vectors: 2 after half a turn; in a closed joint, its tolerance
-
-
 class MultistartResults(eqx.Module):
     """The end points of searches.
 
     - `q`: the coordinates; `miss`: the residual of the closure; `freedom`: the number of degrees of freedom;
-    - `wrong`: True if the axes of a joint's two markers are opposed;
+    - `wrong`: True if a joint is on the wrong side: the axes of its markers point against each other;
     - `placed`: the bodies' placements as numbers: positions as shares of the mechanism's size, and two axes (unit
       vectors) of each body.
     """
@@ -255,27 +253,11 @@ def _search_all(
         at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
         rows = jax.jacfwd(lambda step: closure(at.perturbed(step), closing))(still)
         return MultistartResults(
-            q, miss, mechanism.nv - rank_of(rows), _has_opposed_axes(at), _placement_numbers(at, size)
+            q, miss, mechanism.nv - rank_of(rows), is_opposed(at.sides()), _placement_numbers(at, size)
         )
 
     first = convert_coordinates(equations, tree_equations, t, origin)
     return jax.vmap(one)(jnp.concatenate([first[None], starts])), _placement_numbers(equations.at(t, origin), size)
-
-
-def _has_opposed_axes(at: Configuration) -> Bool[Array, ""]:
-    """Return True if the second marker of a joint has another orientation than the joint gives it.
-
-    The rows of a hinge are zero for opposed axes too, since these are also parallel.
-    """
-    differences = [jnp.zeros((), at.q.dtype)]
-    for joint in at.mechanism.joints:
-        if isinstance(joint, AbstractTreeJoint):
-            first, second = at.near(joint.markers).frames
-            expected = first.compose(joint.X_FM(joint.measure((first, second))))
-            differences += [
-                jnp.max(jnp.abs(x - y)) for x, y in ((expected.axis, second.axis), (expected.normal, second.normal))
-            ]
-    return jnp.max(jnp.stack(differences)) > _OPPOSED
 
 
 def _placement_numbers(at: Configuration, size: Scalar) -> Array:

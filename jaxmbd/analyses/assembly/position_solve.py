@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
+from jaxmbd.analyses.assembly.sides import guards, off_the_ridge
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar
@@ -41,8 +42,28 @@ def closure(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " r
 def closure_rows(q: Array, closing: ClosureProblem) -> Array:
     """Return the same by JAX alone, as a part of a larger program."""
     equations, prescribed, t = closing
-    at = equations.at(t, q)
+    return _rows_at(equations.at(t, q), prescribed)
+
+
+def _rows_at(at: Configuration, prescribed: dict[str, Array]) -> Array:
     return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
+
+
+def guarded(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
+    """Return the residual of a closure and, below it, the guards of joints with a side (`sides.py`)."""
+    return as_program(guarded_rows)(q, closing)
+
+
+def guarded_rows(q: Array, closing: ClosureProblem) -> Array:
+    """Return the same by JAX alone."""
+    equations, prescribed, t = closing
+    at = equations.at(t, q)
+    return jnp.append(_rows_at(at, prescribed), guards(at))
+
+
+def closest_guarded(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    """Return a minimiser near a start of the sum of squares of the guarded residual."""
+    return least_squares(guarded, off_the_ridge(closing[0], closing[2], start), closing, guarded_rows)
 
 
 def _residual(at: Configuration, name: str, value: Array) -> Array:
@@ -62,7 +83,7 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
 @eqx.filter_custom_jvp
 def closed(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
-    return least_squares(closure, start, closing, closure_rows)
+    return closest_guarded(closing, start)
 
 
 @closed.def_jvp

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
 from jaxmbd.analyses.assembly.multistart import guessed
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
@@ -205,6 +206,7 @@ def _equilibrium(
     result = first_failure(
         (~jnp.all(jnp.isfinite(start)), RESULTS.not_assembled),
         (~(jnp.max(jnp.abs(search.miss), initial=0.0) <= tolerance), RESULTS.not_balanced),
+        (is_opposed(fixed.equations.at(t, search.q).sides()), RESULTS.opposed),
         (faults.contradicts(tolerance), RESULTS.not_steady),
         (~search.done, RESULTS.not_balanced),
     )
@@ -263,6 +265,9 @@ def _checked(result: Equilibrium, search: NewtonSearch, faults: SteadyStateResid
     mechanism, search, faults, state = frozen((result.mechanism, search, faults, state))
     if not np.abs(np.asarray(search.miss)).max(initial=0.0) <= tolerance:
         raise AssemblyError(open_text(mechanism, search.miss))
+    if is_one_of(state.result, RESULTS.opposed):
+        opposed = opposed_text(mechanism, sides_at(mechanism, state.t, search.q))
+        raise AssemblyError(f"The equilibrium that was found is not assembled. {opposed}")
     if is_one_of(state.result, RESULTS.not_steady):
         raise SolveError(contradiction(mechanism, faults, turns, tolerance))
     if is_one_of(state.result, RESULTS.not_balanced):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
 from jaxmbd.analyses.state import State
@@ -43,13 +44,14 @@ class _ConstraintsAtState(eqx.Module):
     """The constraints at a state, with candidate speeds that are scaled by the inertia.
 
     `rows`: the constraint rows; `named`: the rows of the named variables, of unit length; `position`, `velocity`: `Φ`
-    and `Φ̇`.
+    and `Φ̇`; `sides`: those of the joints.
     """
 
     rows: Float[Array, "m nv"]
     named: Float[Array, "k nv"]
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
+    sides: Float[Array, " sides"]
 
 
 @cached_on_disk
@@ -60,7 +62,8 @@ def _constraints_at(
     basis = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, or rotation matrices
     scale = jnp.sqrt(jnp.diag(basis.T @ at.inertia.matrix() @ basis))
     rows, named = (x @ basis / scale[None] for x in (at.jacobian, NamedCoordinateCorrection(names).rows(at)))
-    return _ConstraintsAtState(rows, named / jnp.linalg.norm(named, axis=1)[:, None], at.position(), at.velocity(v))
+    named = named / jnp.linalg.norm(named, axis=1)[:, None]
+    return _ConstraintsAtState(rows, named, at.position(), at.velocity(v), at.sides())
 
 
 def choose(
@@ -78,7 +81,7 @@ def choose(
     constraints, rolling = _constraints_at(*fixed, candidates, names or ()), nonholonomic_rows(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
-    check_assembled(mechanism, "state", constraints.position, constraints.velocity)
+    check_assembled(mechanism, "state", constraints.position, constraints.velocity, constraints.sides)
     if not other_axes:
         _check_regular(fixed, constraints)
     weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
@@ -164,7 +167,7 @@ def _traced_choice(
     fits = rank_of(constraints.rows) + len(names) == mechanism.nv
     fits = fits & (rank_of(jnp.concatenate([constraints.rows, constraints.named])) == mechanism.nv)
     missed = jnp.concatenate([constraints.position, constraints.velocity])
-    closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
+    closed = (jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)) & ~is_opposed(constraints.sides)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
     q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
     return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q

@@ -120,7 +120,7 @@ def integrate(
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
     if settings.throw:  # the compiled program raises when it runs
-        violations = start.position, start.velocity, end.violation
+        violations = start.position, start.velocity, start.sides, end.violation
         numbers = number_of(result), *violations, settings.tolerance, end.t, end.open_at
         times = None if log is None else log.times
         text = failure_describer(equations.mechanism)

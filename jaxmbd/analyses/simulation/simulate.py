@@ -204,7 +204,7 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
 
 def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float) -> None:
     mechanism = solution.mechanism
-    check_assembled(mechanism, "initial state", start.position, start.velocity)
+    check_assembled(mechanism, "initial state", start.position, start.velocity, start.sides)
     if solution.events is not None:
         raise_if_halted(solution.events, end.t)
     if is_one_of(solution.result, RESULTS.constraints_violated):

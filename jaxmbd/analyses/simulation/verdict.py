@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
 from jaxmbd.analyses.checks import START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
@@ -48,10 +49,11 @@ _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more 
 
 
 class StartVerdict(eqx.Module):
-    """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
+    """Violations `Φ` and `Φ̇` at the start, the sides of the joints, and the verdict on whether the motion may begin."""
 
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
+    sides: Float[Array, " sides"]
     result: RESULTS
 
     @property
@@ -85,17 +87,18 @@ def verdict_at_start(
 
     `strict`: apply the tolerance of the checks that raise, to positions and speeds.
     """
-    position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
+    position, velocity, sides = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
     limit = closed_enough(position) if strict else tolerance
     is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
     result = first_failure(
         (~is_successful(state.result), state.result),
         (~valid, RESULTS.times_invalid),
         (is_open | ~jnp.all(jnp.isfinite(state.q)), RESULTS.not_assembled),
+        (is_opposed(sides), RESULTS.opposed),
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return StartVerdict(position, velocity, result)
+    return StartVerdict(position, velocity, sides, result)
 
 
 def verdict(
@@ -133,9 +136,9 @@ def verdict(
     return result, ok, MotionEnd(*end, ts[k], violation[k])
 
 
-def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
+def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Array]:
     at = equations.at(t, q)
-    return at.position(), at.velocity(v)
+    return at.position(), at.velocity(v), at.sides()
 
 
 def _near_singular(
@@ -178,10 +181,12 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
     names = row_names(mechanism, ())
 
     def describe(
-        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray, tolerance: np.ndarray,
-        t: np.ndarray, open_at: np.ndarray,
+        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, sides: np.ndarray, violation: np.ndarray,
+        tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
+        if kind == _OPPOSED:
+            return f"The initial state is not assembled. {opposed_text(mechanism, sides) or text}"
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
             rows = open_text(names, miss, closed_enough(miss))
@@ -195,6 +200,7 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))
+_OPPOSED = int(number_of(RESULTS.opposed))
 _SPEEDS_CONTRADICT = int(number_of(RESULTS.speeds_contradict))
 _CONSTRAINTS_VIOLATED = int(number_of(RESULTS.constraints_violated))
 

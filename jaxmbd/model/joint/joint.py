@@ -49,6 +49,20 @@ class AbstractJoint(eqx.Module):
         """`Φ(q, t)` of this joint, zero if it is assembled."""
 
 
+class AbstractSidedJoint(AbstractJoint):
+    """A joint whose residual is also zero where the joint is not assembled: on the other side.
+
+    A unit vector that is held along an axis by two smooth rows is as well held against it, since such rows have at
+    least two zeros on the sphere; a frame that is aligned with another has more. So a hinge whose axes point against
+    each other has no residual, and no angle either. Assembly searches on the right side, and accepts no other one.
+    """
+
+    @abc.abstractmethod
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        """A number in [−1, 1], such as the cosine of an angle: 1 where the joint is assembled, and zero or less at all
+        other zeros of `residual`."""
+
+
 class AbstractJointWithCoordinates(AbstractJoint):
     """A joint with coordinates of its own."""
 

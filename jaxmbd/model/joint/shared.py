@@ -26,7 +26,7 @@ from jaxmbd.model.body.checks import (
     check_shape,
     checked_names,
 )
-from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
+from jaxmbd.model.joint.joint import AbstractPair, AbstractSidedJoint, AbstractTreeJoint, no_rows
 from jaxmbd.space.space import VECTOR, AbstractChart
 from jaxmbd.space.vectors import dot
 
@@ -99,7 +99,7 @@ class PointConstraint(AbstractPair):
         return rows if len(constrained) == rows.shape[0] else jnp.stack([rows[i] for i in constrained])
 
 
-class FixedConstraint(AbstractPair):
+class FixedConstraint(AbstractPair, AbstractSidedJoint):
     """The markers' frames coincide, with rows along the first marker's axes (6 rows; 3 in the plane).
 
     `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
@@ -115,8 +115,12 @@ class FixedConstraint(AbstractPair):
         a, b = frames
         return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
 
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        a, b = frames
+        return a.likeness(b)
 
-class Weld(AbstractTreeJoint):
+
+class Weld(AbstractTreeJoint, AbstractSidedJoint):
     """The markers' frames coincide, with rows along world axes (6 rows; 3 in the plane).
 
     `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
@@ -131,6 +135,10 @@ class Weld(AbstractTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.position - b.position, a.misalignment(b))
+
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        a, b = frames
+        return a.likeness(b)
 
     @property
     def chart(self) -> AbstractChart:
