@@ -12,7 +12,7 @@ from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io.asmt.functions import Expression
 from jaxmbd.io.asmt.gears import Joined, gear
-from jaxmbd.io.asmt.joints import KINDS, Side, joint_of
+from jaxmbd.io.asmt.joints import KINDS, Side, half_turn, joint_of
 from jaxmbd.io.asmt.tree import Node, read_tree
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.driver import Driver
@@ -144,6 +144,11 @@ def _joints(assembly: Assembly, node: Node) -> list[Any]:
 
 def _add_joint(assembly: Assembly, node: Node, sides: tuple[Side, Side]) -> None:
     name = assembly.names.new("joint", node.name, node.line)
+    if turn := half_turn(node.text, *sides):
+        i, (owner, place) = sides
+        sides = i, (owner, place @ turn)
+        text = "has axes that point against each other: its second marker is turned by half a turn"
+        assembly.remarks.changed(f"{node.text} {node.name!r}", text, node.line)
     try:
         is_gear = node.text == "GearJoint"
         joint = gear(node, name, sides, assembly.joints) if is_gear else joint_of(node, name, *sides)
