@@ -1,8 +1,9 @@
 """Checkpoints of a fit: a file with numbers alone, from which an interrupted search goes on."""
 
+import json
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,24 @@ import numpy as np
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._levenberg_marquardt import SearchState
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Checkpoint:
     """The file of a fit; without a path nothing is stored.
 
-    **Arguments:** `path`; `names`: the unknowns, by which a file of another problem is recognised.
+    **Arguments:** `path`; `names`: the unknowns; `identity`: digests of what determines the search, by part
+    (`_identity.py`). By these a file of another fit is recognised.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, names: Sequence[str]) -> None:
-        self._path, self._names = None if path is None else Path(path), list(names)
+    def __init__(
+        self, path: str | os.PathLike[str] | None, names: Sequence[str], identity: Mapping[str, str] | None = None
+    ) -> None:
+        self._path, self._names, self._identity = (
+            None if path is None else Path(path),
+            list(names),
+            dict(identity or {}),
+        )
         self._stored = self._read()
         self.stage = int(self._stored["stage"]) if self._stored else 0
 
@@ -60,7 +68,7 @@ class Checkpoint:
         """Raise unless the file is a checkpoint of a fit with the same unknowns."""
         name = repr(str(self._path))
         if (
-            set(stored) != {"format", "names", "u", "damping", "growth", "history", "steps", "stage"}
+            set(stored) != {"format", "names", "identity", "u", "damping", "growth", "history", "steps", "stage"}
             or stored["format"] != _FORMAT
         ):
             raise MechanismError(f"{name} is no checkpoint of a fit. Name another file, or delete it to start anew.")
@@ -68,6 +76,12 @@ class Checkpoint:
             raise MechanismError(
                 f"The checkpoint {name} belongs to a fit with other unknowns, "
                 f"{', '.join(stored['names'].tolist()[:6])}; this one has {', '.join(self._names[:6])}. Name another "
+                "file, or delete it to start anew."
+            )
+        different = _different(str(stored["identity"]), self._identity)
+        if different:
+            raise MechanismError(
+                f"The checkpoint {name} belongs to another fit. What differs: {', '.join(different)}. Name another "
                 "file, or delete it to start anew."
             )
         return stored
@@ -100,6 +114,7 @@ class Checkpoint:
                 format=_FORMAT,
                 stage=self.stage,
                 names=np.array(self._names, dtype=str),
+                identity=json.dumps(self._identity),
                 u=np.stack([state.u for state in states]),
                 damping=[state.damping for state in states],
                 growth=[state.growth for state in states],
@@ -107,3 +122,13 @@ class Checkpoint:
                 history=np.concatenate([np.asarray(state.history, float) for state in states]),
             )
         os.replace(new, self._path)
+
+
+def _different(text: str, identity: dict[str, str]) -> list[str]:
+    """The parts of a fit that differ from those that a file was written for."""
+    try:
+        stored = json.loads(text)
+    except ValueError:
+        stored = None
+    stored = stored if isinstance(stored, dict) else {}
+    return [part for part in {**identity, **stored} if stored.get(part) != identity.get(part)]

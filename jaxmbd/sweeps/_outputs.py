@@ -104,9 +104,8 @@ def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[O
 
     **Raises:** `MechanismError` if the function raises, or returns what is no dictionary of named numbers.
     """
-    rows = {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
     try:
-        shapes = run.eval_shape(rows)
+        shapes = run.eval_shape(_types_of_rows(space, size))
     except MechanismError:
         raise
     except Exception as error:
@@ -125,6 +124,15 @@ def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[O
                 )
             taken.add(name)
     return found
+
+
+def _types_of_rows(space: Space, size: int) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
+
+
+def traced(run: Any, space: Space, size: int) -> Any:
+    """The jaxpr of `run`, the jitted function for `size` variants."""
+    return run.trace(_types_of_rows(space, size)).jaxpr
 
 
 def compiled(function: Function) -> Any:

@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
 from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._identity import identity_of_fit
 from jaxmbd.identification._levenberg_marquardt import SearchState
 from jaxmbd.identification._losses import transformed
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
@@ -224,7 +225,7 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
 def test_a_checkpoint_of_segments_without_jumps_is_none_of_segments_with_jumps(tmp_path: Any) -> None:
     one = mbd.Experiment(np.linspace(0.0, 1.0, 11), {"O.angle": np.zeros(11)}, {"O.angle": 0.1}, {"O.angle": 0.0}, True)
     problem, path = Problem(pendulum(), one, FREE, segments=2, continuity=0.1), tmp_path / "fit.npz"
-    stored = Checkpoint(path, problem.names())
+    stored = Checkpoint(path, problem.names(), identity_of_fit(problem, [problem.unconstrained(problem.start())]))
     stored.stage = 2
     stored.save([SearchState(np.zeros(6), history=[1.0])])
     with pytest.raises(mbd.MechanismError, match="belongs to a fit of segments that join without jumps, continuity=0"):

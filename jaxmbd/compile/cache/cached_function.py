@@ -11,15 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import frozen, is_concrete
+from jaxmbd.compile.cache.array_types import types_of
 from jaxmbd.compile.cache.call_primitive import call_p
-from jaxmbd.compile.cache.calls import FlatCall, types_of
+from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.disk_cache import first_calls
 from jaxmbd.compile.cache.structure import ARRAY
-from jaxmbd.compile.jax_internals import watches_values
+from jaxmbd.compile.jax_internals import settings_of_tracing, watches_values
 from jaxmbd.progress import announcing
-
-# Settings of JAX that change how a function is traced.
-_SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 
 
 def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,8 +38,7 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
             with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
                 return usual(*arguments)
         others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
-        settings = tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
-        flat = FlatCall(types_of(arrays), function, tree, others, settings)
+        flat = FlatCall(types_of(arrays), function, tree, others, settings_of_tracing())
         ready = first_calls(flat)
         if not ready.is_closed:
             return usual(*arguments)
