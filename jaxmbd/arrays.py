@@ -49,6 +49,11 @@ def is_concrete(*values: Any) -> bool:
     return not _is_traced(values, set())
 
 
+def is_local(array: Any) -> bool:
+    """True if an array is concrete and on the default device, on which NumPy code and stored functions run."""
+    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
+
+
 def _is_traced(tree: Any, functions: set[int]) -> bool:
     """True if there is a tracer in a tree or in a closure of its functions, except those that are known already."""
     for leaf in jax.tree.leaves(tree):

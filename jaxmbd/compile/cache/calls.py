@@ -19,7 +19,7 @@ from jaxmbd.compile.cache.user_calls import Placeholder, UserFunction, plain, wa
 from jaxmbd.compile.jax_binding import registering
 from jaxmbd.compile.jax_internals import jaxpr_as_fun
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.tracing import for_known_values
+from jaxmbd.compile.tracing import for_known_values, of_static
 from jaxmbd.progress import announced
 
 Arrays = Sequence[Any]
@@ -65,7 +65,7 @@ class FlatCall:
     @cached_property  # they are to be the same functions as long as what was traced with them is in use
     def watched(self) -> list[Any]:
         """The leaves, with users' functions as `UserFunction`s."""
-        return [watched(x) for x in self.others]
+        return [watched(of_static(x)) for x in self.others]
 
     @property
     def users(self) -> list[UserFunction]:
@@ -81,7 +81,7 @@ class FlatCall:
 
     def announced(self) -> AbstractContextManager[Any]:
         """The context of what takes long, which is announced."""
-        return announced(self.function, jax.tree.unflatten(self.tree, self.others))
+        return announced(self.function, jax.tree.unflatten(self.tree, [*map(of_static, self.others)]))
 
     def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
         """The results for the arrays, their structure, and `None` in place of the structure of a linear function."""
