@@ -109,7 +109,7 @@ def example_of(mbd: Any, name: str) -> Any:
     mechanism = example.mechanism
     library = mbd.planar if mechanism.space.dim == 2 else mbd.spatial
     added = library.JointSpringDamper(f"added {more}", f"{mechanism.joints[0].name}.angle", stiffness=0.1)
-    return dataclasses.replace(example, mechanism=mechanism.with_parts(forces=[*mechanism.forces, added]))
+    return dataclasses.replace(example, mechanism=mechanism.with_parts([added]))
 
 
 def simulated(

@@ -30,6 +30,7 @@ from .analyses.events.event import Stop as Stop
 from .analyses.events.event_log import Events as Events
 from .analyses.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .analyses.kinematics import kinematics as kinematics
+from .analyses.linearization.linear_system import LinearizationWarning as LinearizationWarning
 from .analyses.linearization.linear_system import LinearSystem as LinearSystem
 from .analyses.linearization.linearize import linearize as linearize
 from .analyses.linearization.modes import Modes as Modes
@@ -42,6 +43,7 @@ from .analyses.simulation.simulate import simulate as simulate
 from .analyses.simulation.solution import Reaction as Reaction
 from .analyses.simulation.solution import Solution as Solution
 from .analyses.simulation.solution import Violation as Violation
+from .analyses.simulation.step import step as step
 from .analyses.state import State as State
 from .analyses.time_scales import TimeScales as TimeScales
 from .analyses.time_scales import time_scales as time_scales
@@ -66,6 +68,7 @@ from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save
+from .model.mechanism.exact_axes import with_exact_axes as with_exact_axes
 from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from .model.time_functions import Piecewise as Piecewise
 from .model.time_functions import SmoothingSpline as SmoothingSpline

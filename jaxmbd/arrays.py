@@ -49,6 +49,11 @@ def is_concrete(*values: Any) -> bool:
     return not _is_traced(values, set())
 
 
+def is_local(array: Any) -> bool:
+    """True if an array is concrete and on the default device, on which NumPy code and stored functions run."""
+    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
+
+
 def _is_traced(tree: Any, functions: set[int]) -> bool:
     """True if there is a tracer in a tree or in a closure of its functions, except those that are known already."""
     for leaf in jax.tree.leaves(tree):
@@ -81,7 +86,7 @@ def combined(operation: str, values: Any) -> Array:
     return getattr(jnp, operation)(values)
 
 
-def at_rows(x: Array, rows: np.ndarray) -> Array:
+def at_rows(x: Array | np.ndarray, rows: np.ndarray) -> Array:
     """`x[rows]` for known rows within the array, counted from its start: one gather.
 
     The brackets of JAX make five operations of it, and take ten times as long to trace.

@@ -10,15 +10,31 @@ _LONG = 60  # characters of a value in a message; of a longer one its type is na
 _DIGITS = 20  # of a whole number in a message
 
 
-class MechanismError(ValueError):
+def printable(text: str) -> str:
+    """A text for a terminal: characters that cannot be printed are escaped, as `repr` does, but for ends of lines.
+
+    Texts from files of others (keys, names, paths, what libraries say of them) may hold control characters, which move
+    the cursor or send commands to the terminal, marks that turn the direction of writing, and letters without width.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+class AbstractError(Exception):
+    """An error whose text, which may quote a file, is safe on a terminal."""
+
+    def __str__(self) -> str:
+        return printable(" ".join(map(str, self.args)))
+
+
+class MechanismError(AbstractError, ValueError):
     """The description of a mechanism, or an argument of an analysis, is invalid."""
 
 
-class AssemblyError(ValueError):
+class AssemblyError(AbstractError, ValueError):
     """The mechanism cannot be assembled, or the prescribed speeds contradict the constraints."""
 
 
-class SolveError(RuntimeError):
+class SolveError(AbstractError, RuntimeError):
     """A numerical solution failed; the message states the mechanical cause and what to try."""
 
 

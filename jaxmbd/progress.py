@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Protocol, TextIO
 
+from jaxmbd.errors import printable
+
 _PATIENCE = 1.0  # [s] what takes less is not announced
 _PERIOD = 0.5  # [s] between updates
 _SHOWN = 3  # bodies of a mechanism that are named
@@ -142,7 +144,7 @@ class Line:
         return self._done.wait(seconds)
 
     def _written(self) -> str:
-        return f"{self.text()} {self._clock() - self._began:.0f} s"
+        return printable(f"{self.text()} {self._clock() - self._began:.0f} s")
 
 
 @contextmanager
@@ -169,7 +171,7 @@ def silenced(text: str) -> Iterator[None]:
     """Print a text once in place of the line, for what then writes to the terminal itself; do nothing without one."""
     taken = bool(text) and _lines.acquire(blocking=False)
     if text:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     try:
         yield
     finally:

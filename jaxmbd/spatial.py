@@ -29,6 +29,7 @@ from jaxmbd.model.joint.shared import Gear as Gear
 from jaxmbd.model.joint.shared import PointConstraint as PointConstraint
 from jaxmbd.model.joint.shared import RackAndPinion as RackAndPinion
 from jaxmbd.model.joint.shared import Rod as Rod
+from jaxmbd.model.joint.shared import Tendon as Tendon
 from jaxmbd.model.joint.shared import Weld as Weld
 from jaxmbd.model.joint.spatial import Cylindrical as Cylindrical
 from jaxmbd.model.joint.spatial import Planar as Planar

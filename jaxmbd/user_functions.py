@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmbd.compile.cache.user_calls import plain
 from jaxmbd.compile.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
 
@@ -87,7 +88,7 @@ def check_affine(part: str, function: Callable[..., Array], given: Any, x: Any, 
 
 def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, error: Exception) -> str:
     """The cause of an error in a call, and the remedy."""
-    the = _function_name(field)
+    the, function = _function_name(field), plain(function)
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return (
             f"{the} decides by a traced value (if, while, and, or, not, min, max){_line(function, error)}. Write "

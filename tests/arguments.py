@@ -62,6 +62,7 @@ def in_both_spaces() -> dict[str, Call]:
             "PointConstraint": call(space.PointConstraint, "J", at, on),
             "FixedConstraint": call(space.FixedConstraint, "J", at, on),
             "Gear": call(space.Gear, "J", "A.angle", "B.angle", 2.0, 0.1),
+            "Tendon": call(space.Tendon, "J", ("A.angle", "B.angle"), (0.1, -0.2)),
             "RackAndPinion": call(space.RackAndPinion, "J", "A.angle", "B.displacement", 2.0, 0.1),
             "Driver": call(space.Driver, "d", "O.angle", 1.0, "position"),
             "SpringDamper": call(space.SpringDamper, "s", at, on, 1.0, 1.0, 1.0, 0.5),

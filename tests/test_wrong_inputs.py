@@ -11,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation
-from tests.wrong_inputs import BALL, GRIP, ROD, SG, TS, Cases, G, M, S, check_text, pend
+from tests.wrong_inputs import BALL, GRIP, ROD, TS, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
@@ -206,7 +206,7 @@ CASES: Cases = {
     ),
     "mech forces class": (
         lambda: pl.Mechanism([ROD], [], [pl.Gravity]),
-        "Among forces there is the class Gravity; make one: Gravity(...).",
+        "Among parts there is the class Gravity; make one: Gravity(...).",
     ),
     "sat tuple": (
         lambda: BALL.at((0, 1, 0)),
@@ -224,14 +224,6 @@ CASES: Cases = {
 }
 
 CASES |= {
-    "thin rod, absolute": (
-        lambda: sp.Mechanism(
-            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG.at(), sp.Marker("bar", (0, 0, 0)))]
-        ),
-        "Body 'bar' has no inertia about an axis of its own (a massless link, a point mass, or a thin rod), and "
-        "absolute coordinates divide by it. Take coordinates='joint', where the joints can give it some, or give it a "
-        "moment of inertia about that axis: where it can spin freely about it and does not, any one will do.",
-    ),
     "floating text": (
         lambda: pend(floating="no"),
         "Mechanism: floating must be True or False, got 'no'.",
@@ -262,18 +254,28 @@ CASES |= {
     ),
     "with_parts, one force": (
         lambda: M.with_parts(pl.Gravity()),
-        "forces must be a sequence of parts, such as [part], got a Gravity.",
+        "parts must be a sequence of parts, such as [part], got a Gravity.",
     ),
     "with_parts, class": (
         lambda: M.with_parts([pl.Gravity]),
-        "Among forces there is the class Gravity; make one: Gravity(...).",
+        "Among parts there is the class Gravity; make one: Gravity(...).",
     ),
-    "with_parts, no force": (
+    "with_parts, no part": (
         lambda: M.with_parts([GRIP]),
+        "Among parts there is a Marker; expected one of: Body, Joint, Coupling, GlobalConstraint, Force, JointForce, "
+        "Gravity, GeneralizedForce, Driver, Sensor, Measure, Scaled.",
+    ),
+    "with_parts, a name that exists": (
+        lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),
+        "with_parts adds parts, and there is one named 'O' already, a Revolute: give the new one a name of its own, or "
+        "replace the joints by replacing(joints=[...]).",
+    ),
+    "replacing, no force": (
+        lambda: M.replacing(forces=[GRIP]),
         "Among forces there is a Marker; expected one of: Force, JointForce, Gravity, GeneralizedForce.",
     ),
-    "with_parts, no driver": (
-        lambda: M.with_parts(drivers=[pl.Gravity()]),
+    "replacing, no driver": (
+        lambda: M.replacing(drivers=[pl.Gravity()]),
         "Among drivers there is a Gravity; expected one of: Driver. It belongs to forces=[...].",
     ),
     "a body as a coordinate": (
@@ -294,12 +296,12 @@ CASES |= {
         "Body 'rod': mass must be a number, got shape (3,). An analysis takes one mechanism; for many at once write "
         "jax.vmap(lambda mechanism: ...)(mechanisms).",
     ),
-    "with_parts, names": (
-        lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),
+    "replacing, names": (
+        lambda: M.replacing(forces=[pl.Force("O", GRIP, (1.0, 0.0))]),
         "Two parts are named 'O': a Revolute and a Force. Give each a name of its own.",
     ),
     "with_parts, coordinate": (
-        lambda: M.with_parts(drivers=[pl.Driver("d", "P.angle", 0.0)]),
+        lambda: M.with_parts([pl.Driver("d", "P.angle", 0.0)]),
         "Driver 'd': There is no joint or body named 'P'. ",
     ),
     "with_parts, space": (
@@ -312,9 +314,9 @@ CASES |= {
         "JointForce 'f': force is called as force(t, coordinate, rate, parameters), and <lambda>(t) cannot be: "
         "too many positional arguments.",
     ),
-    "with_parts, what a sensor reads": (
-        lambda: pend([pl.JointForce("f", "O.angle", lambda *_: 0.0)], sensors=[pl.Scaled("s", "f.effort")]).with_parts(
-            []
+    "replacing, what a sensor reads": (
+        lambda: pend([pl.JointForce("f", "O.angle", lambda *_: 0.0)], sensors=[pl.Scaled("s", "f.effort")]).replacing(
+            forces=[]
         ),
         "Scaled 's': There is no part named 'f.effort'. ",
     ),

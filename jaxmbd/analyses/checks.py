@@ -5,16 +5,22 @@ from typing import Any
 import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
+from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
+OTHERWISE = (
+    "Get a state from jaxmbd.assemble(mechanism, ...); if it is the state of a motion, simulate goes on from it with "
+    "continued=True."
+)
 START_OFF = 1e-6  # share of the whole interval by which the first time may differ from the time of the state
 
 
@@ -118,18 +124,23 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
         )
 
 
-def closed_enough(q: Array | np.ndarray) -> float:
-    """Return the largest constraint residual of a state that counts as assembled: 100 times the assembly tolerance."""
-    return 1e2 * tolerance_of(q)
+def closed_enough(equations: Equations) -> Float[Array | np.ndarray, " m"]:
+    """Return the largest constraint residuals of a state that counts as assembled: 100 times the assembly tolerance."""
+    return 1e2 * tolerance_of(equations.scales.length) * equations.scales.rows
 
 
-def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
-    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`."""
-    for residual, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
-        tolerance = closed_enough(residual)
-        if not np.abs(residual).max(initial=0.0) <= tolerance:
-            rows = open_rows(mechanism, np.asarray(residual), (), tolerance)
+def check_assembled(
+    mechanism: Mechanism, what: str, position: Array, velocity: Array, limits: Array, speed_limits: Array,
+    sides: Array,
+) -> None:  # fmt: skip
+    """Raise unless a state satisfies the constraints, with each joint on its right side; `position` and `velocity` are
+    its `Φ` and `Φ̇`, `limits` and `speed_limits` the values up to which these count as zero."""
+    if opposed := opposed_text(mechanism, sides):
+        raise AssemblyError(f"The {what} is not assembled. {opposed}")
+    levels = (position, limits, "positions", "m or rad"), (velocity, speed_limits, "speeds", "m/s or rad/s")
+    for residual, limit, level, unit in levels:
+        if not (np.abs(residual) <= np.asarray(limit)).all():
+            rows = open_rows(mechanism, np.asarray(residual), (), np.asarray(limit))
             raise AssemblyError(
-                f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
-                "Get a state from jaxmbd.assemble(mechanism, ...)."
+                f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). {OTHERWISE}"
             )

@@ -11,6 +11,7 @@ from jaxmbd.arrays import constant
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
+from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, NearlyParallel, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 
@@ -32,7 +33,8 @@ class Description:
     - `independent`, `dependent`: the remaining variables, divided at the given state into `remaining_freedom` variables
       that can be chosen freely and those that follow from the constraints and drivers;
     - `reactions`: the loads in cut joints that are unknowns of the equations;
-    - `tree`: the joints of the spanning tree.
+    - `tree`: the joints of the spanning tree;
+    - `nearly_parallel`: axes on a body that are parallel up to 1e-5 rad, but not exactly.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Description:
     driven: tuple[str, ...]
     reactions: tuple[str, ...]
     tree: tuple[str, ...]
+    nearly_parallel: tuple[NearlyParallel, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -73,6 +76,7 @@ class Description:
             rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
             lines += [f"Constraints: {_join(rows)}", f"Reactions f: {_join(self.reactions)}"]
         lines += [f"Redundant: {repeat}." for repeat in self.redundant]
+        lines += [f"Nearly parallel: {axes}; {EXACT_TEXT}." for axes in self.nearly_parallel]
         lines += [f"Independent variables ({len(self.independent)}): {_join(self.independent)}"]
         lines += [f"Dependent variables ({len(self.dependent)}): {_join(self.dependent)}"]
         lines += [f"Driven variables ({len(self.driven)}): {_join(self.driven)}"]
@@ -81,8 +85,7 @@ class Description:
     def _headline(self) -> str:
         coordinates = f"{len(self.coordinates)} generalized coordinate{'s' * (len(self.coordinates) != 1)}"
         coupled = f" coupled by {self.rows} algebraic constraint{'s' * (self.rows != 1)}" if self.rows else ""
-        joints = {name for name, _, _ in self.constraints}
-        repeats = sum(repeat.joint in joints for repeat in self.redundant)
+        repeats = self.freedom - (len(self.speeds) - self.rows)  # by the rank that the degrees of freedom come from
         repeated = f", {repeats} of them redundant" if repeats else ""
         return f"The system has {self._freedom()}. It is modelled using {coordinates}{coupled}{repeated}."
 
@@ -137,6 +140,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         driven=driven,
         reactions=load_names(mechanism),
         tree=mechanism.tree.joints,
+        nearly_parallel=nearly_parallel(mechanism),
     )
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.output_channels import Snapshot
@@ -59,7 +60,7 @@ def inverse_dynamics(
     **Raises:** `MechanismError` for names that do not exist; `SolveError` if the actuators cannot produce the motion.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
         >>> efforts = mbd.inverse_dynamics(driven, np.linspace(0.0, 1.0, 11), {"push": "rod.y"})
         >>> print(efforts.effort("push")[::10].round(3))  # [N]
         [10.81  10.949]
@@ -79,6 +80,8 @@ def inverse_dynamics(
         motion = kinematics(mechanism, motion, throw=throw)
     if motion.mechanism.coordinate_names != mechanism.coordinate_names:
         raise MechanismError("The motion belongs to another mechanism: its coordinates are not those of this one.")
+    if throw:
+        check_mass(mechanism, motion.q[0], motion.ts[0], "inverse_dynamics")
     actuated = mechanism if actuators is None else _actuated(mechanism, actuators)
     names = [driver.name for driver in actuated.drivers]
     for name in weights or {}:

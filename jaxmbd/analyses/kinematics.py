@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
@@ -36,8 +37,8 @@ from jaxmbd.printing import count_of
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
 _LEAST_STEP = 1e-9  # share of the interval between two times
-# A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this length or
-# angle [m, rad].
+# A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this angle
+# [rad] or this share of the unit of length that suits the mechanism.
 _SHARE, _NEAR = 0.01, 1e-5
 
 _Point = tuple[Array, Array, Array]  # t, q, v
@@ -65,7 +66,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     positions are not looked for.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
         >>> motion = mbd.kinematics(driven, np.linspace(0.0, 1.0, 11))
         >>> print(motion["rod.position"][-1].round(4), motion.effort("motor")[::10].round(3))  # [m], [N m]
         [0.4388 0.2397] [5.405 4.805]
@@ -95,10 +96,11 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
-    rows, of_speeds = equations.jacobian(ts[0], q), nonholonomic_rows(mechanism)
+    rows, of_speeds = equations.scaled_jacobian(ts[0], q), nonholonomic_rows(mechanism)
     rank = rank_of(rows)
     positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
     fixed, q, v, times = frozen((equations, q, v, ts))
+    opposed = is_opposed(fixed.at(times[0], q).sides())
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
 
@@ -111,12 +113,13 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
+        (opposed, RESULTS.opposed),
         (positions < mechanism.nv, RESULTS.motion_undetermined),
         (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
     )
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
-    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result)
+    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result, rank)
 
 
 def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
@@ -138,7 +141,8 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
         vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
         predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
         corrected = close_loops(equations, later, predicted, DeterminedCorrection())
-        correction, distance = (jnp.max(jnp.abs(x)) for x in (corrected - predicted, predicted - q))
+        changes = corrected - predicted, predicted - q
+        correction, distance = (jnp.max(jnp.abs(x / equations.scales.coordinates)) for x in changes)
         speeds = consistent_speeds(equations.at(later, corrected), v + ahead * vdot, DeterminedCorrection())
         next_point, accepted = (later, corrected, speeds), correction <= _SHARE * distance + _NEAR
         return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), (next_point, 2 * step), (carry[0], step / 2))
@@ -148,6 +152,8 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
+    if opposed := opposed_text(mechanism, sides_at(mechanism, state.t, state.q)):
+        raise AssemblyError(f"The state is not assembled. {opposed}")
     C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))

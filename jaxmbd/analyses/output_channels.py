@@ -33,6 +33,7 @@ from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor import Measure, Readings, Scaled
 from jaxmbd.space.rotation import angles
@@ -114,9 +115,10 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     for body in mechanism.bodies:
         units |= {f"{body.name}.{name}": unit for name, unit in components}
     for joint in mechanism.joints:
-        if isinstance(joint, AbstractJoint):
+        if isinstance(joint, AbstractJoint | Tendon):
             for name, unit in zip(joint.coordinate_names, joint.coordinate_units, strict=True):
                 units |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
+        if isinstance(joint, AbstractJoint):
             for effort, unit in zip(space.efforts, space.effort_units, strict=True):
                 units[f"{joint.name}.{effort}"] = unit
     for part in mechanism.constraints():
@@ -211,8 +213,8 @@ class Reader:
         return {body.name: k for k, body in enumerate(self.mechanism.bodies)}
 
     @cached_property
-    def _joints(self) -> dict[str, AbstractJoint]:
-        return {joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint)}
+    def _joints(self) -> dict[str, AbstractJoint | Tendon]:
+        return {joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint | Tendon)}
 
     @cached_property
     def _drivers(self) -> set[str]:
@@ -310,7 +312,7 @@ class Reader:
             return -at.lam[self._rows[owner]][0]
         if joint is None:
             return None
-        if component in self.mechanism.space.efforts:
+        if component in self.mechanism.space.efforts and isinstance(joint, AbstractJoint):
             return self.reaction(owner)[1][self.mechanism.space.efforts.index(component)]
         base = component.removesuffix("_rate")
         if base not in joint.coordinate_names:

@@ -88,7 +88,7 @@ class Redundancy:
 def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     """Find the redundant constraints at a state.
 
-    `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a linear dependence
+    `rank C` is the number of singular values above 1e-7 of the largest. Each left null vector is a linear dependence
     between rows. Elimination with pivoting reduces the null vectors so that each names one redundant row and the rows
     that it depends on. The other rows are independent: `C[list(result.independent_rows)]` has the rank and the null
     space of `C`, and `mechanism.row_labels()[k]` is the joint and the number of row `k`.
@@ -164,7 +164,7 @@ def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
-    """Return `C` as a NumPy array."""
+    """Return `C` without units (`Scales.jacobian`) as a NumPy array, for ranks and singular values."""
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
@@ -181,7 +181,7 @@ def nonholonomic_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
 
 @cached_on_disk
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
-    return Equations(mechanism).jacobian(t, q)
+    return Equations(mechanism).scaled_jacobian(t, q)
 
 
 def reduced_echelon(vectors: Float[np.ndarray, "k m"], fit: float) -> tuple[Float[np.ndarray, "k m"], list[int]]:

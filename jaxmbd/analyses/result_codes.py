@@ -2,11 +2,12 @@
 
 `equinox.error_if` needs its text at trace time. In `raise_where` the text is written when the error occurs, by a
 callback to Python in a branch that is taken in that case only: it may depend on values (which instance of a batch,
-which joint). JAX does not store programs with callbacks in its cache on disk, so this is used only where errors are
-wanted and values are traced.
+which joint). The virtual machine then raises it, so that it comes first in JAX's error. JAX does not store programs
+with callbacks in its cache on disk, so this is used only where errors are wanted and values are traced.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,9 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from jaxmbd.compile.equinox_internals import any_instance, report_error
+from jaxmbd.compile.jax_internals import default_platform
+from jaxmbd.compile.targets.build_vm import RAISE, vm
+from jaxmbd.errors import printable
 
 
 class RESULTS(eqx.Enumeration):
@@ -27,6 +31,7 @@ class RESULTS(eqx.Enumeration):
 
     successful = ""
     not_assembled = "The joints are not closed at the start."
+    opposed = "The axes of a joint's two markers point against each other."
     not_nearest = "The closed position nearest to the guess was not found."
     speeds_contradict = "The speeds contradict the constraints."
     times_invalid = "The times are not finite, do not increase, or do not start at the time of the state; or dt0 <= 0."
@@ -129,9 +134,20 @@ def _invalidated_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _invalidated((ok, value), inputs), linear[:-1].reshape(value.shape)
 
 
+_ROOM = 4096  # [bytes] for the text of an error of a running program
 _LISTED = 4  # number of instances of a batch that a message describes
 
 Describe = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The text of an error that depends on no value, as a function for `raise_where`."""
+
+    text: str
+
+    def __call__(self) -> str:
+        return self.text
 
 
 class _EquinoxRuntimeError(RuntimeError):
@@ -146,16 +162,31 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     describes the first few by their own details. The error is raised only if one of the values is used.
     """
 
-    def report(failed: Any, *details: Any) -> Any:
-        text = _text(np.asarray(failed), [np.asarray(x) for x in details], describe)
+    raises_first = default_platform() == "cpu" and vm() is not None
+
+    def written(failed: Any, *details: Any) -> Any:
+        text = printable(_text(np.asarray(failed), [np.asarray(x) for x in details], describe))
         report_error(text)
-        raise _EquinoxRuntimeError(text)
+        if not raises_first:
+            raise _EquinoxRuntimeError(text)
+        return np.broadcast_to(_as_bytes(text), (*np.shape(failed), _ROOM))
 
     failed, details = jax.lax.stop_gradient((failed, details))
-    like = jax.ShapeDtypeStruct((), bool)
-    call = lambda: jax.pure_callback(report, like, failed, *details, vmap_method="broadcast_all")  # noqa: E731
+    like, room = jax.ShapeDtypeStruct((), bool), jax.ShapeDtypeStruct((_ROOM,), np.uint8)
+
+    def call() -> Array:
+        text = jax.pure_callback(written, room, failed, *details, vmap_method="broadcast_all")
+        return jax.ffi.ffi_call(RAISE, like, vmap_method="broadcast_all")(text) if raises_first else text[0] > 0
+
     raised = jax.lax.cond(any_instance(failed), call, lambda: jnp.zeros((), bool))
     return jax.tree.map(lambda value: jnp.where(raised, jnp.nan, value), values)
+
+
+def _as_bytes(text: str) -> np.ndarray:
+    """A text in UTF-8 that ends with a zero, and before that with the mark by which equinox knows its own errors."""
+    end = f"\n({_EquinoxRuntimeError.__name__}: raised while the compiled program ran)".encode()
+    content = text.encode()[: _ROOM - len(end) - 1].decode(errors="ignore").encode() + end
+    return np.frombuffer(content.ljust(_ROOM, b"\0"), np.uint8)
 
 
 def raise_unless_successful(values: Any, result: RESULTS) -> Any:

@@ -2,13 +2,19 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmbd.analyses.result_codes import RESULTS
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, constant
 from jaxmbd.errors import MechanismError, is_one_of, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import by_owner, count_of, format_number, readable
+
+
+def rank_number(rank: int) -> Array:
+    """A known rank as `State` holds it; −1 for one that is not known."""
+    return constant(np.asarray(rank, jnp.result_type(int)))
 
 
 class State(eqx.Module):
@@ -17,11 +23,14 @@ class State(eqx.Module):
     Quantities that are not entries of `q` or `v` (in absolute coordinates a joint's angle and its rate, a sensor, an
     energy) need the mechanism: `read(mechanism, state, "R.angle_rate")`.
 
-    `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-10 of the largest). If
-    it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
+    `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-7 of the largest), also
+    of the states of a motion from there; −1 where it is not known: of a state made by hand, or from a file without it.
+    If it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
     code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
     `units`: the units of the coordinates, then of the speeds. `print(state)` shows coordinates and speeds as a table by
     body or joint.
+
+    All states of a mechanism have one structure, so they are carries of `jax.lax.scan`, `cond` and `while_loop`.
     """
 
     t: Scalar
@@ -29,7 +38,7 @@ class State(eqx.Module):
     v: Float[Array, " nv"]
     coordinate_names: tuple[str, ...] = eqx.field(static=True)
     speed_names: tuple[str, ...] = eqx.field(static=True)
-    rank: Int[Array, ""] | None = None
+    rank: Int[Array, ""] = eqx.field(default_factory=lambda: rank_number(-1))
     result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
     units: tuple[str, ...] = eqx.field(static=True, default=())
 
@@ -44,7 +53,7 @@ class State(eqx.Module):
             count_of(len(self.q), "coordinate"),
             count_of(len(self.v), "speed"),
         ]
-        if self.rank is not None:
+        if int(self.rank) >= 0:
             head += [f"{count_of(int(self.rank), 'independent constraint row')}"]
         failure = RESULTS[self.result]
         lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v])]
@@ -63,7 +72,7 @@ class State(eqx.Module):
 
 
 def state_of(
-    mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None, result: RESULTS = RESULTS.successful
+    mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array, result: RESULTS = RESULTS.successful
 ) -> State:
     """Return a state of a mechanism, with the names and units of its coordinates and speeds."""
     units = (*mechanism.coordinate_units, *mechanism.speed_units)

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex
 
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
 STABLE = 6.0  # stability limit of |eigenvalue| × step for Dopri8, measured; about 3.3 for Tsit5 and Dopri5
 _MOVES = 0.3  # share of the largest component of a mode from which a speed is named
@@ -71,14 +73,16 @@ def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
         0.00074 s
     """
     check_state(mechanism, state)
+    check_mass(mechanism, state.q, state.t, "time_scales")
     return time_scales_at(mechanism, state.t, state.q, state.v)
 
 
 def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeScales:
     """Return the `time_scales` at a time, coordinates and speeds."""
     M, C, K, D = (np.asarray(x) for x in _linearized(mechanism, t, q, v))
+    speeds = np.asarray(Scales(mechanism).speeds)
     _, values, basis = np.linalg.svd(C)
-    free = basis[int(np.sum(nonzero_singular_values(values))) :].T
+    free = speeds[:, None] * basis[int(np.sum(nonzero_singular_values(values))) :].T
     if not free.shape[1]:
         return TimeScales(np.zeros(0, dtype=complex), "", ())
     reduced = np.linalg.inv(free.T @ M @ free)
@@ -94,7 +98,7 @@ def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeSc
 
 @cached_on_disk
 def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """Return `M`, `C`, `K` and `D`."""
+    """Return `M`, `C` without units, `K` and `D`."""
     equations = Equations(mechanism)
     motion, at = motion_of(Augmented(0.0, 0.0), equations, jnp.asarray(t), q, v), equations.at(t, q)
 
@@ -103,7 +107,7 @@ def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Arr
         return moved.inertia.times(motion.vdot) - moved.force(v) + moved.jacobian.T @ motion.lam
 
     K, D = jax.jacfwd(imbalance, (0, 1))(jnp.zeros_like(v), v)
-    return at.inertia.matrix(), at.jacobian, K, D
+    return at.inertia.matrix(), equations.scales.jacobian(at.jacobian), K, D
 
 
 def _cause(mechanism: Mechanism, t: Array, q: Array, v: Array, s: Any, mode: Complex[np.ndarray, " nv"]) -> str:

@@ -15,9 +15,10 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
+from jaxmbd.cli._outputs import FILMS, PICTURES, check_out
 from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
-from jaxmbd.errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError, printable
 from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def assemble(model: Model) -> None:
     rows = zip(names, units, map(float, (*state.q, *state.v)), strict=True)
     show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
     text = f"constraints: {sum(mechanism.constraint_sizes())}"
-    if state.rank is not None:  # known unless a model file holds a state without it
-        rank = int(state.rank)
+    if (rank := int(state.rank)) >= 0:
         text += f", independent: {rank}, degrees of freedom left: {mechanism.nv - rank}"
     model.console.print(text)
     report.save_drawing(model, mechanism, state, "assemble")
@@ -93,9 +93,8 @@ def show(
             page = view.page(solution, channels=model.reads, trace=report.point_names(mechanism), **shown)
     if out is None:
         page.show()
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    model.report(page.save(out))
+    else:
+        model.to(out).write("show.html", page.save)
 
 
 def kinematics(model: Model, until: options.Until = None, rows: options.Rows = 401, film: options.Film = True) -> None:
@@ -176,6 +175,23 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     convert: (*_OF_FILES, "read"),
 }
 
+_MOTION = (".csv", ".nc", *PICTURES, *FILMS, ".html")
+# The endings of the files that commands with `--out` write.
+WRITTEN: dict[Callable[..., None], tuple[str, ...]] = {
+    draw: PICTURES,
+    assemble: PICTURES,
+    kinematics: _MOTION,
+    inverse: _MOTION,
+    equilibrium: PICTURES,
+    simulate: _MOTION,
+    linearize: (".npz", *PICTURES),
+    equations: (".txt", ".tex", ".py", ".c"),  # one of them for each format
+    fit: (".nc", ".toml", *PICTURES, ".html"),
+    sweep: (".csv", ".zarr"),
+    design: (".toml", *PICTURES),
+    show: (".html",),
+}
+
 
 def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     """Wrap a function of a `Model` and of options as a command, with its own options, and those of `load` beside them
@@ -184,6 +200,7 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
     shared = [p for p in signature(load).parameters.values() if p.name not in {*without, *(one.name for one in own)}]
 
     def run(**given: Any) -> None:
+        check_out(given.get("out"), WRITTEN.get(function, ()))
         with reporting(True, "loading ..."):
             settings.configure()
             model = load(**{p.name: given.pop(p.name) for p in shared})
@@ -197,7 +214,9 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
     """A command that is named and described as a function, and tells errors and warnings in one line each."""
 
     def tell(message: object, style: str = "red") -> None:
-        Console(stderr=True).print(f"jaxmbd: {message}", style=style, highlight=False, markup=False, soft_wrap=True)
+        Console(stderr=True).print(
+            printable(f"jaxmbd: {message}"), style=style, highlight=False, markup=False, soft_wrap=True
+        )
 
     def wrapped(**given: Any) -> None:
         with warnings.catch_warnings():
@@ -222,14 +241,17 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
 app = typer.Typer(no_args_is_help=True, help="Multibody dynamics of mechanisms, differentiable from end to end.")
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture, the animation and the page.")] = Path("out/demo"),
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
+    check_out(out, ())
     settings.configure()
     job.run(out, progress=not quiet, console=Console())
+
+
+app.command()(command(demo, demo, list(signature(demo).parameters.values())))
 
 
 @app.command()

@@ -12,6 +12,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.symbolic import SymbolicSystem, export
 
 _USUAL = ("xM", "vF", "Psi_p", "Phi", "gamma")  # pieces of `M ṗ + Cᵀ λ = F`, `Φ = 0`, `C ṗ = γ`
+ENDINGS = {"text": ".txt", "latex": ".tex", "sympy": ".py", "numpy": ".py", "c": ".c"}  # of files, by format
 _NAMES = ("coordinates", "speeds", "multipliers", "reactions")
 
 

@@ -9,8 +9,9 @@ from rich.console import Console
 import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._outputs import check_out
 from jaxmbd.cli._text import wrapped
-from jaxmbd.errors import AssemblyError, MechanismError
+from jaxmbd.errors import AssemblyError, MechanismError, printable
 
 if TYPE_CHECKING:
     from jaxmbd.cli import _check as checks
@@ -39,7 +40,7 @@ def new(path: options.Target, spatial: options.Spatial = False, force: options.F
     ]
     width = max(len(command) for command, _ in steps)
     lines = "\n".join(f"  {command.ljust(width)}   {what}" for command, what in steps)
-    Console().print(f"wrote {path}: change it, then\n{lines}", highlight=False, markup=False, soft_wrap=True)
+    Console().print(printable(f"wrote {path}: change it, then\n{lines}"), highlight=False, markup=False, soft_wrap=True)
 
 
 def check(model: Model) -> None:
@@ -69,7 +70,8 @@ def equations(
     out: options.Text = None,
 ) -> None:
     """Write the equations of motion: numbers at the start, formulas, or source text."""
-    mechanism = model.mechanism
+    mechanism, ending = model.mechanism, written.ENDINGS[format]
+    check_out(out, (ending,))
     if format == "text" and symbol:
         raise MechanismError(
             "--symbol is for formulas and source text: give --format latex, sympy, numpy or c as well."
@@ -82,10 +84,8 @@ def equations(
             text = written.formulas(mechanism, parameters, format, piece or ())
     if out is None:
         print(text)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(f"{text}\n", encoding="utf-8")
-    model.report(out)
+    else:
+        model.to(out).write(f"equations{ending}", lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
 
 
 def convert(model: Model, to: options.Target) -> None:

@@ -15,7 +15,8 @@ from rich.console import Console
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values_of
 from jaxmbd.cli._completion import ENDINGS
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.cli._outputs import FILMS, PICTURES, ending_of, made_folder
+from jaxmbd.errors import MechanismError, check_known, printable
 from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ else:  # `--help` loads no library that computes
 
 _MODEL = ".toml"  # the ending of model files
 _FEW = 6  # the largest number of quantities that are shown by default
-_PICTURES = (".png", ".svg", ".pdf")
-_FILES = (*_PICTURES, ".gif", ".csv", ".nc", ".npz", ".toml", ".html", ".zarr")  # endings by which --out names one file
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,10 @@ class Model:
     """A mechanism with its initial state, and the output options of a command.
 
     - `reads`: the names of the quantities to show; `asked`: those among them that the user named;
-    - `out`: the folder for files, or the one file that is wanted; None to write none;
+    - `out`: the folder for files, or the one file that is wanted, with its `ending`; None to write none;
     - `start`: the state at the start, None if it has to be assembled; `path`: the file that the model comes from;
     - `format`: the ending of pictures; `show`: whether they are opened;
-    - `offered`, `written`: the endings of files that the command has made so far, and the files.
+    - `written`: the files that the command has made so far.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Model:
     path: Path | None = None
     format: str = "png"
     show: bool = False
-    offered: list[str] = field(default_factory=list)
+    ending: str = ""
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -83,28 +82,28 @@ class Model:
         """A context that shows a message on the terminal while a computation runs."""
         return reporting(True, f"{what} ...")
 
-    @property
-    def is_file(self) -> bool:
-        """True if one file is wanted, and no folder."""
-        return self.out is not None and self.out.suffix in _FILES
+    def to(self, out: Path) -> "Model":
+        """The model with another folder or file."""
+        return replace(self, out=out, ending=ending_of(out))
 
     def place(self, name: str) -> Path | None:
         """The path of a file, None if it is not wanted."""
         ending = Path(name).suffix
-        self.offered.append(ending)
-        if self.out is None or (self.is_file and self.out.suffix != ending):
+        if self.out is None or self.ending not in ("", ending):
             return None
-        path = self.out if self.is_file else self.out / name
+        path = self.out if self.ending else self.out / name
         if path in self.written:
             raise MechanismError(f"There are several {ending} files: --out must name a folder, got {str(path)!r}.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.written.append(path)
+        self.written.append(made_folder(path))
         return path
 
     def picture(self, stem: str) -> str:
         """The name of a picture."""
-        ending = self.out.suffix if self.out is not None and self.out.suffix in _PICTURES else f".{self.format}"
-        return stem + ending
+        return stem + (self.ending if self.ending in PICTURES else f".{self.format}")
+
+    def film(self, stem: str) -> str:
+        """The name of an animation."""
+        return stem + (self.ending if self.ending in FILMS else FILMS[0])
 
     def write(self, name: str, save: Callable[[Path], Any]) -> None:
         """Write a file by `save(path)` and report it, if it is wanted."""
@@ -115,15 +114,14 @@ class Model:
 
     def report(self, path: Path) -> None:
         """Say that a file has been written, and open it if it is a picture that the user wants to see."""
-        self.console.print(f"wrote {path}", style="dim", highlight=False, soft_wrap=True)
-        if self.show and path.suffix in (*_PICTURES, ".gif"):
+        self.console.print(printable(f"wrote {path}"), style="dim", highlight=False, soft_wrap=True)
+        if self.show and path.suffix.lower() in (*PICTURES, *FILMS):
             typer.launch(str(path))
 
     def check_written(self) -> None:
         """Raise if the one file that was wanted has not been written."""
-        if self.is_file and not self.written:
-            known = ", ".join(dict.fromkeys(self.offered)) or "no"
-            raise MechanismError(f"--out {str(self.out)!r}: this command writes {known} files. Or name a folder.")
+        if self.ending and not self.written:
+            raise MechanismError(f"--out {str(self.out)!r}: with these options and this model there is no such file.")
 
 
 def load(
@@ -182,7 +180,7 @@ def load(
     where = (Path("out") / title if out is None else out) if files else None
     reads = _output_names(example, read)
     path = Path(model) if _is_path(model) else None
-    return Model(title, example, reads, tuple(read or ()), where, Console(), start, path, format, show)
+    return Model(title, example, reads, tuple(read or ()), where, Console(), start, path, format, show, ending_of(out))
 
 
 def _divided(mechanism: "mechanisms.Mechanism", given: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
@@ -223,13 +221,13 @@ def _example_of(model: str, name: str, trust: bool, foreign: dict[str, Any]) -> 
 
 def remark(text: str) -> None:
     """Say on the terminal what is no result."""
-    Console(stderr=True).print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+    Console(stderr=True).print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _example_of_format(path: Path, foreign: dict[str, Any]) -> "Example":
     """The model of another program, whose remarks go to the terminal."""
     read = files.read(path, **foreign)
-    for text in read.remarks:
+    for text in read.remark_lines:
         remark(f"{path}: {text}")
     speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}
     duration = 1.0 if read.duration is None else read.duration

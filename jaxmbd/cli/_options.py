@@ -21,7 +21,7 @@ _CHANNEL = "CHANNEL:final, max, min, mean or rms"
 ModelName = Annotated[
     str,
     Argument(
-        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, ASMT.",
+        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, SDF, ASMT.",
         autocompletion=complete_model,
     ),
 ]
@@ -41,7 +41,10 @@ Guess = Annotated[
 ]
 Read = Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy (repeatable).")]
 Out = Annotated[
-    Path | None, Option(help="The folder for files, out/MODEL unless given; or one file, whose ending says which.")
+    Path | None,
+    Option(
+        help="The folder for files, out/MODEL unless given; or one file, whose ending says its kind: film.mp4, run.nc."
+    ),
 ]
 Files = Annotated[bool, Option(help="Write tables and pictures to files.")]
 Format = Annotated[Literal["png", "svg", "pdf"], Option(help="The format of pictures.")]
@@ -92,8 +95,16 @@ Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is dr
 
 # --- files -----------------------------------------------------------------------------------------------------
 
-Page = Annotated[Path | None, Option("--out", help="The page to write; shown in the browser unless given.")]
-Text = Annotated[Path | None, Option("--out", help="The file to write; printed unless given.")]
+Page = Annotated[
+    Path | None, Option("--out", help="The page to write, page.html, or a folder; shown in the browser unless given.")
+]
+Text = Annotated[
+    Path | None,
+    Option(
+        "--out",
+        help="The file to write, ending .txt, .tex, .py or .c by its format, or a folder; printed unless given.",
+    ),
+]
 Target = Annotated[Path, Argument(help="The model file to write, with the ending .toml.")]
 Spatial = Annotated[bool, Option("--spatial", help="A mechanism in space, in place of one in the plane.")]
 Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]

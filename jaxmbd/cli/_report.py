@@ -12,6 +12,7 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._outputs import FILMS
 from jaxmbd.cli._text import show_table
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from jaxmbd import io, plot
+    from jaxmbd import io, plot, view
 else:  # numbers are printed before the libraries for files and pictures are loaded
     io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     plt = lazy_loader.load("matplotlib.pyplot", suppress_warning=True)
+    view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
 _SHOWN = 20  # variants of a sweep that are printed
@@ -59,8 +61,11 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
         write_numbers(model, np.asarray(solution.ts), read, what)
         model.write(f"{what}.nc", lambda path: io.save(solution, path))
         save_figure(model, what, lambda: plot.channels(solution, model.reads)[0])
-        if film:
-            model.write(f"{what}.gif", lambda path: _save_film(solution, path))
+        if film or model.ending in FILMS:
+            model.write(model.film(what), lambda path: _save_film(solution, path))
+        if model.ending == ".html":
+            page = view.page(solution, channels=model.reads, trace=point_names(model.mechanism), title=model.name)
+            model.write(f"{what}.html", page.save)
 
 
 def show_instant(model: Model, solution: Solution, what: str) -> None:
@@ -123,7 +128,7 @@ def save_figure(model: Model, name: str, draw: "Callable[[], Axes]") -> None:
 def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **options: Any) -> None:
     """Write a picture of a mechanism at a state, with the names of its parts; `options` as for `plot.draw`."""
     chosen: dict[str, Any] = {"labels": True, **options}
-    save_figure(model, name, lambda: plot.draw(mechanism, state.q, t=float(state.t), **chosen))
+    save_figure(model, name, lambda: plot.draw(mechanism, state, **chosen))
 
 
 def point_names(mechanism: Mechanism) -> list[str]:

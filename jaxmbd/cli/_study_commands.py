@@ -10,7 +10,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.cli._model import Model
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError, check_known, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ def fit(
     for path, rms in zip(data, found.rms(), strict=True):
         units = found.channel_units()
         text = ", ".join(f"{name} {value:.3g} {units[name]}" for name, value in rms.items())
-        model.console.print(f"{path}: RMS of the residuals: {text}", highlight=False)
+        model.console.print(printable(f"{path}: RMS of the residuals: {text}"), highlight=False, markup=False)
     model.write("fit.nc", lambda path: mbd.save(found, path))
     model.write("fit.toml", lambda path: mbd.save(found.mechanism, path, state=found.states[0]))
     drawn = [(found, k, path.name) for k, path in enumerate(data)]

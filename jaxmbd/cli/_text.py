@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jaxmbd.errors import printable
+
 _LEAST_WIDTH, _LARGEST_WIDTH = 80, 120  # columns of text
 _FIRM = "\N{NO-BREAK SPACE}"  # in place of a space within an item of a list
 
@@ -19,10 +21,12 @@ def show_table(
     """Print a table of `rows`: `words` are the headings of text columns, `numbers` of columns with six digits."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for k, heading in enumerate((*words, *numbers)):
-        table.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
+        table.add_column(Text(printable(heading)), justify="left" if k < len(words) else "right", no_wrap=k == 0)
     for row in rows:
-        table.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
-    console.print(Text(title, "bold"), table, sep="\n")
+        table.add_row(
+            *(Text(printable(cell) if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row)
+        )  # no "-0"
+    console.print(Text(printable(title), "bold"), table, sep="\n")
 
 
 def wrapped(console: Console, text: str) -> str:
@@ -30,7 +34,7 @@ def wrapped(console: Console, text: str) -> str:
     between its items, with further lines indented."""
     width = min(max(console.width, _LEAST_WIDTH), _LARGEST_WIDTH)
     lines = []
-    for line in text.splitlines():
+    for line in printable(text).splitlines():
         title, colon, items = line.partition(": ")
         is_list = bool(colon) and not line.endswith(".")
         if is_list:

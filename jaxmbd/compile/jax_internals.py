@@ -10,6 +10,7 @@ import jax
 from jax.core import ShapedArray as ShapedArray
 from jax.experimental.compilation_cache import compilation_cache
 from jax.extend.core import ClosedJaxpr as ClosedJaxpr
+from jax.extend.core import Jaxpr as Jaxpr
 from jax.extend.core import Literal as Literal
 from jax.extend.core import Primitive as Primitive
 from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
@@ -21,6 +22,7 @@ from jax.interpreters import partial_eval as partial_eval
 USED = {
     "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
     "jax.extend.core.ClosedJaxpr": "bodies of loops are translated like whole functions",
+    "jax.extend.core.Jaxpr": "what a function computes is compared by its jaxpr, and searched for lookups in tables",
     "jax.extend.core.Literal": "constants in a jaxpr are told from its variables",
     "jax.extend.core.jaxpr_as_fun": "a traced function is differentiated without running its Python again",
     "jax.interpreters.ad.primitive_jvps": "programs and sweeps have forward derivatives",
@@ -61,6 +63,12 @@ def is_x64() -> bool:
     """True if JAX computes in double precision."""
     config: Any = jax.config
     return config.jax_enable_x64
+
+
+def settings_of_tracing() -> tuple[Any, ...]:
+    """The settings of JAX that change what a function becomes when it is traced."""
+    names = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
+    return tuple(getattr(jax.config, f"jax_{name}") for name in names)
 
 
 def watches_values() -> bool:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.arrays import constant, is_concrete
+from jaxmbd.arrays import constant, is_concrete, is_local
 from jaxmbd.compile import ldlt_primitive, ssa_rules
 from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
 from jaxmbd.compile.passes.schedule import Program, schedule
@@ -234,20 +234,22 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Under differentiation and `vmap`, JAX then transforms the cached jaxpr instead of running the function's Python code
     again for each transformation, which would dominate the time of an analysis's first call. Leaves that are not
-    arrays, functions among them, are static: they are part of the cache key and must be hashable.
+    arrays, functions among them, are static: they are part of the cache key; one without a hash is compared
+    by identity. Arrays on another device than the default one are computed there, by XLA.
     """
 
     @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
     def run(tree: Any, others: tuple[Any, ...], _: bool, arrays: list[Any]) -> Any:
         remaining = iter(arrays)
-        return function(*jax.tree.unflatten(tree, [next(remaining) if leaf is _ARRAY else leaf for leaf in others]))
+        leaves = [next(remaining) if leaf is _ARRAY else of_static(leaf) for leaf in others]
+        return function(*jax.tree.unflatten(tree, leaves))
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        others = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
+        others = tuple(_ARRAY if is_array(leaf) else as_static(leaf) for leaf in leaves)
         arrays = [leaf for leaf in leaves if is_array(leaf)]
-        if is_concrete(arrays) and not watches_values():
+        if all(map(is_local, arrays)) and not watches_values():
             code, results = known(tree, others, tuple(map(jax.typeof, arrays)), is_x64())
             if code is not None:
                 with suppress(StoppedError):  # by a user's check, whose error XLA raises
@@ -289,6 +291,33 @@ def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, float | int | np.generic)
+
+
+class _ByIdentity:
+    """A static leaf without a hash, such as a user's object with `__eq__` alone that can be called."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.leaf is self.leaf
+
+    def __hash__(self) -> int:
+        return id(self.leaf)
+
+
+def as_static(leaf: Any) -> Any:
+    """A leaf as part of a key."""
+    try:
+        hash(leaf)
+    except TypeError:
+        return _ByIdentity(leaf)
+    return leaf
+
+
+def of_static(leaf: Any) -> Any:
+    """The leaf of which `as_static` has made a part of a key."""
+    return leaf.leaf if isinstance(leaf, _ByIdentity) else leaf
 
 
 _ARRAY = object()  # the placeholder of an array among the static leaves

@@ -17,6 +17,9 @@ from jaxmbd.arrays import Point, Scalar, at_rows
 from jaxmbd.compile.tracing import known_by_numpy, trace_once
 from jaxmbd.equations.constraint_kinematics import (
     ConstraintRows,
+    armature_effort,
+    armature_energy,
+    armature_rate,
     efforts_along,
     potential_energy,
     stored_along,
@@ -26,10 +29,11 @@ from jaxmbd.equations.constraint_kinematics import (
 from jaxmbd.equations.coordinates import Twists
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
+from jaxmbd.model.joint.joint import AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.named_coordinates import CoordinateForce
+from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
 from jaxmbd.space.space import AbstractSpace
 
 
@@ -72,6 +76,7 @@ class BodyLaws(eqx.Module):
     turning: tuple[PartGroup, ...]
     forces: tuple[PartGroup, ...]
     coordinate_forces: tuple[PartGroup, ...]
+    armatures: tuple[PartGroup, ...]
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.space = mechanism.space
@@ -85,6 +90,7 @@ class BodyLaws(eqx.Module):
         self.coordinate_forces = group_parts(
             [CoordinateForce(f.name, coordinate(f.coordinate), f) for f in joint_forces], mechanism
         )
+        self.armatures = group_parts(armatures_of(mechanism), mechanism)
         self.masses = stacked(*(body.mass for body in mechanism.bodies))
         tensors = stacked(*(body.inertia for body in mechanism.bodies))
         fields = [part for part in mechanism.forces if isinstance(part, Gravity)]
@@ -99,6 +105,14 @@ class BodyLaws(eqx.Module):
         """
         each = zip(self.joints, *values, strict=True)
         return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
+
+    def sides(self, t: Scalar, bodies: BodyFrames) -> Float[Array, " sides"]:
+        """The sides of the joints that have one, in the order of `sided_joints`."""
+        groups = [group for group in self.joints if isinstance(group.static, AbstractSidedJoint)]
+        if not groups:
+            return jnp.zeros((0,), bodies.q.dtype)
+        sides = [self._over(_evaluate_rows, ConstraintRows.side, group, t, bodies) for group in groups]
+        return at_rows(jnp.concatenate(sides), np.argsort([i for group in groups for i in group.members]))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from the `blocks` of `C_b`."""
@@ -127,21 +141,53 @@ class BodyLaws(eqx.Module):
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
-    def momenta(self, twists: Twists) -> Twists:
-        """`M_b V`."""
-        return jax.vmap(self.space.momentum)(self.inertia, twists)
+    def armature_blocks(self, t: Scalar, bodies: BodyFrames) -> list[Float[Array, "parts 1 markers twist"]]:
+        """The nonzero blocks of `g = ∂ċ/∂V` for the coordinates with an armature."""
+        return [self._over(_evaluate_rows, ConstraintRows.jacobian, group, t, bodies) for group in self.armatures]
+
+    def momenta(self, armature_blocks: Sequence[Array], twists: Twists) -> Twists:
+        """`M_b V`, with the armatures: `M_b = diag(m, I) + Σ a gᵀ g`."""
+        own = jax.vmap(self.space.momentum)(self.inertia, twists)
+        if not self.armatures:
+            return own
+        each = zip(self.armatures, armature_blocks, strict=True)
+        turned = [
+            jnp.einsum("prmw,p,prkx,pkx->pmw", g, group.stacked.inertia, g, self._twists_of(group, twists))
+            for group, g in each
+        ]
+        return own + self._on_bodies(turned, self.armatures)
+
+    def momenta_rate(self, t: Scalar, bodies: BodyFrames, twists: Twists, other: Twists) -> Twists | None:
+        """`Ṁ_b` along the motion, times the twists `other`; None if `M_b` is constant, without armatures."""
+        if not self.armatures:
+            return None
+        values = ((self._twists_of(group, twists), self._twists_of(group, other)) for group in self.armatures)
+        rates = [
+            self._over(_evaluate_part, armature_rate, group, t, bodies, *own)
+            for group, own in zip(self.armatures, values, strict=True)
+        ]
+        return self._on_bodies(rates, self.armatures)
+
+    def kinetic_energy(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> Scalar:
+        """The kinetic energy of the bodies and armatures [J]."""
+        energy = 0.5 * jnp.sum(jax.vmap(self.space.momentum)(self.inertia, twists) * twists)
+        for group in self.armatures:
+            own = self._twists_of(group, twists)
+            energy = energy + jnp.sum(self._over(_evaluate_part, armature_energy, group, t, bodies, own))
+        return energy
 
     def efforts(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> Twists:
-        """`W`: the efforts of all forces on the bodies, gravity included, plus the gyroscopic terms."""
+        """`W`: the efforts of all forces on the bodies, gravity included, plus the velocity products of `M_b V̇`."""
         space = self.space
         total = jax.vmap(space.gyroscopic)(self.inertia, twists)
         total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
+        laws = (wrenches, self.forces), (efforts_along, self.coordinate_forces), (armature_effort, self.armatures)
         local = [
             self._over(_evaluate_part, function, group, t, bodies, self._twists_of(group, twists))
-            for function, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
+            for function, groups in laws
             for group in groups
         ]
-        return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
+        return total + self._on_bodies(local, [group for _, groups in laws for group in groups])
 
     def potential(self, t: Scalar, bodies: BodyFrames) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
@@ -194,3 +240,8 @@ class BodyLaws(eqx.Module):
 def local_constraints(mechanism: Mechanism) -> list[Any]:
     """The constraints that depend on a few markers only (all but `GlobalConstraint`), in order."""
     return [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
+
+
+def sided_joints(mechanism: Mechanism) -> list[str]:
+    """The names of the constraints that have a side, in order."""
+    return [part.name for part in local_constraints(mechanism) if isinstance(part, AbstractSidedJoint)]

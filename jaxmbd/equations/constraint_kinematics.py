@@ -136,6 +136,10 @@ class ConstraintRows:
         extra = jax.eval_shape(lambda: self._slip(self.t, self.kinematics.frames, self.still))
         return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
 
+    def side(self) -> Scalar:
+        """The side of an `AbstractSidedJoint`."""
+        return self.law.side(self.kinematics.frames)
+
     def wrenches(self) -> Float[Array, "rows markers twist"]:
         """The gradients of the rows with respect to the markers' rates.
 
@@ -222,6 +226,24 @@ def turning(
         return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.unwrapped])
 
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
+
+
+def armature_effort(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
+    """The efforts `−a gᵀ c̈` of an armature at constant twists, with `g = ∂ċ/∂V`."""
+    rows = ConstraintRows(space, part, t, bodies)
+    return part.inertia * rows.gamma(twists)[0] * rows.jacobian()[0]
+
+
+def armature_energy(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Scalar:
+    """The kinetic energy `½ a ċ²` of an armature."""
+    return 0.5 * part.inertia * ConstraintRows(space, part, t, bodies).velocity(twists)[0] ** 2
+
+
+def armature_rate(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists, other: Twists) -> Twists:
+    """`d(a gᵀ g)/dt` along the motion, times the twists `other`."""
+    rows = ConstraintRows(space, part, t, bodies)
+    g, change = rows.jacobian()[0], rows.constraint_force_rate(twists, jnp.ones(1, twists.dtype))
+    return part.inertia * (jnp.sum(g * other) * change + jnp.sum(change * other) * g)
 
 
 def potential_energy(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:

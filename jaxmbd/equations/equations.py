@@ -19,7 +19,7 @@ from jaxmbd.compile.tracing import known_by_numpy
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
 from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
-from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs
+from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs, with_armatures
 from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
@@ -28,6 +28,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_numbers
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 
@@ -37,7 +38,8 @@ class Equations(eqx.Module):
     Shapes: `q (nq,)`, `v (nv,)`; the constraint rows `(m,)` are in the order of the constraints and then the drivers. A
     nonholonomic row is zero in `Φ`. `redundant`: False if the rows are known to be linearly independent; otherwise the
     linear solve allows for dependent rows. `independent_rows (m,)`: mask of a maximal independent set of rows, the ones
-    that the accelerations are solved to satisfy; None for all rows. Users' functions are traced once, as under `jit`.
+    that the accelerations are solved to satisfy; None for all rows. `scales`: the units in which ranks are found.
+    Users' functions are traced once, as under `jit`.
     """
 
     mechanism: Mechanism
@@ -46,6 +48,7 @@ class Equations(eqx.Module):
     globals: tuple[GlobalConstraint, ...]
     redundant: bool | Bool[Array, ""]
     independent_rows: Bool[Array, " m"] | None
+    scales: Scales
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
@@ -56,6 +59,7 @@ class Equations(eqx.Module):
         self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
+        self.scales = Scales(mechanism)
         self.parts = BodyLaws(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = AbsoluteCoordinates(mechanism.space, len(mechanism.bodies))
@@ -132,6 +136,12 @@ class Equations(eqx.Module):
         return self.at(t, q).jacobian
 
     @known_by_numpy
+    def scaled_jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
+        """`C` without units (`Scales.jacobian`), whose rank and singular values do not depend on the mechanism's
+        size."""
+        return self.scales.jacobian(self.at(t, q).jacobian)
+
+    @known_by_numpy
     def velocity(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""
         return self.at(t, q).velocity(v)
@@ -150,7 +160,7 @@ class Equations(eqx.Module):
 
     @known_by_numpy
     def mass(self, q: Float[Array, " nq"], t: Scalar | None = None) -> Float[Array, "nv nv"]:
-        """The mass matrix `M`, dense; block diagonal in absolute coordinates. `t` as for `coordinate`."""
+        """The mass matrix `M`, dense. `t` as for `coordinate`."""
         return self._at_time(t, q).inertia.matrix()
 
     @known_by_numpy
@@ -160,7 +170,7 @@ class Equations(eqx.Module):
 
     @known_by_numpy
     def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None) -> Scalar:
-        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]. `t` as for `coordinate`."""
+        """The kinetic energy of bodies and armatures [J]. `t` as for `coordinate`."""
         return self._at_time(t, q).kinetic_energy(v)
 
     @known_by_numpy
@@ -249,8 +259,7 @@ class Configuration:
     def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
         coordinate, names = self.mechanism.coordinate(name), self.mechanism.coordinate_names
-        if name in names:
-            coordinate = coordinate.by(self.q[names.index(name)])
+        coordinate = coordinate.bound(iter([self.q[names.index(own.name)] for own in coordinate.in_q]))
         kinematics = self.near(coordinate.markers)
         rates = kinematics.rates(self.on_markers(coordinate.markers, self.twists(v)))
         return taylor_pair(lambda s: coordinate.value(kinematics.perturbed(s * rates)), jnp.zeros((), self.q.dtype))
@@ -275,6 +284,10 @@ class Configuration:
         """`Φ`."""
         global_rows = [part.residual(self.t, self.q) for part in self.equations.globals]
         return self._rows(self.parts.rows(ConstraintRows.position, self.t, self.bodies), global_rows)
+
+    def sides(self) -> Float[Array, " sides"]:
+        """The sides of the constraints that have one, in their order (`sided_joints`): positive on the right side."""
+        return self.parts.sides(self.t, self.bodies)
 
     @cached_property
     def blocks(self) -> list[Float[Array, "parts rows markers twist"]]:
@@ -362,12 +375,25 @@ class Configuration:
     @cached_property
     def inertia(self) -> AbstractInertia:
         """`M` with its products and solves."""
-        return self.placement.inertia(self.parts.inertia)
+        of_bodies = self.placement.inertia(self.parts.inertia)
+        if not self.parts.armatures:
+            return of_bodies
+        rows = self.placement.rows(self.parts.armatures, self.armature_blocks)
+        return with_armatures(of_bodies, rows, jnp.concatenate([x.stacked.inertia for x in self.parts.armatures]))
+
+    @cached_property
+    def armature_blocks(self) -> list[Float[Array, "parts 1 markers twist"]]:
+        """The nonzero blocks of `g = ∂ċ/∂V` for the coordinates with an armature."""
+        return self.parts.armature_blocks(self.t, self.bodies)
+
+    def momenta(self, twists: Twists) -> Twists:
+        """`M_b V`, the armatures included."""
+        return self.parts.momenta(self.armature_blocks, twists)
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`F`."""
         efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
-        total = self.placement.loads(efforts if drift is None else efforts - self.parts.momenta(drift))
+        total = self.placement.loads(efforts if drift is None else efforts - self.momenta(drift))
         for part in self.mechanism.forces:
             if isinstance(part, GeneralizedForce):
                 total = total + part.generalized(self.t, self.q, v)
@@ -375,17 +401,18 @@ class Configuration:
 
     def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`Ṁ u` along the motion."""
-        twist_rates = self.placement.twist_rate(v, u)
-        if twist_rates is None:
-            return jnp.zeros_like(u)
         twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # minus V₀, nonzero with GeneralizedSpeeds
-        loads = self.placement.loads_rate(v, self.parts.momenta(twists))
-        return loads + self.placement.loads(self.parts.momenta(twist_rates))
+        twist_rates = self.placement.twist_rate(v, u)
+        changes = self.parts.momenta_rate(self.t, self.bodies, self.twists(v), twists)
+        total = jnp.zeros_like(u) if changes is None else self.placement.loads(changes)
+        if twist_rates is None:
+            return total
+        total = total + self.placement.loads_rate(v, self.momenta(twists))
+        return total + self.placement.loads(self.momenta(twist_rates))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
-        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]."""
-        twists = self.twists(v)
-        return 0.5 * jnp.sum(self.parts.momenta(twists) * twists)
+        """The kinetic energy of bodies and armatures [J]: `½ Vᵀ M_b V`, plus what moving markers add to `½ a ċ²`."""
+        return self.parts.kinetic_energy(self.t, self.bodies, self.twists(v))
 
     def slowest(self) -> Float[Array, " nv"] | None:
         """The speeds of minimum kinetic energy with `GeneralizedSpeeds`; None otherwise, where they are zero.
@@ -395,7 +422,7 @@ class Configuration:
         if self.mechanism.speeds is None:
             return None
         at_zero = self.twists(jnp.zeros(self.mechanism.nv, self.q.dtype))
-        return -self.inertia.solve(self.placement.loads(self.parts.momenta(at_zero)))
+        return -self.inertia.solve(self.placement.loads(self.momenta(at_zero)))
 
     def potential_energy(self) -> Scalar:
         """Potential energy [J] of gravity, springs and contacts."""
@@ -415,7 +442,7 @@ class Configuration:
         A tree joint has no multipliers. By Newton-Euler recursion it transmits the sum of
         `M_b V̇ − W + C_bᵀ λ` over the body's subtree.
         """
-        residual = self.parts.momenta(self.accelerations(v, vdot))
+        residual = self.momenta(self.accelerations(v, vdot))
         residual = residual - self.parts.efforts(self.t, self.bodies, self.twists(v))
         residual = residual + self.parts.constraint_force(self.blocks, self.equations.multipliers(lam)[0])
         bodies = jax.tree.map(lambda x: x[:-1], self.bodies.frames)

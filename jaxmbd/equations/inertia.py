@@ -1,8 +1,9 @@
 """The mass matrix `M` at one configuration, and the Delassus matrix `S = C M⁻¹ Cᵀ`.
 
-`M` is block diagonal by bodies in absolute coordinates, else sparse symmetric. `S_ij` is nonzero only if `M` couples a
-speed of row `i` with a speed of row `j`. In a long chain of loops few pairs of rows do so, and the topology determines
-them: the cost of `S` is then linear in the number of joints, instead of the product of three dense dimensions.
+`M` is block diagonal by bodies in absolute coordinates, else sparse symmetric; armatures of joints couple the bodies
+that these connect. `S_ij` is nonzero only if `M` couples a speed of row `i` with a speed of row `j`. In a long chain of
+loops few pairs of rows do so, and the topology determines them: the cost of `S` is then linear in the number of joints,
+instead of the product of three dense dimensions.
 """
 
 import abc
@@ -29,6 +30,10 @@ class AbstractInertia(eqx.Module):
     @abc.abstractmethod
     def matrix(self) -> Float[Array, "nv nv"]:
         """`M`, dense."""
+
+    @abc.abstractmethod
+    def lower(self) -> SparseMatrix:
+        """The lower triangle of `M`."""
 
     @abc.abstractmethod
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
@@ -64,6 +69,14 @@ class BodyInertia(AbstractInertia):
     def matrix(self) -> Float[Array, "nv nv"]:
         blocks = self._blocks()
         return jax.scipy.linalg.block_diag(*blocks)
+
+    def lower(self) -> SparseMatrix:
+        blocks, (row, column) = self._blocks(), np.tril_indices(len(self.space.speeds))
+        start = np.arange(len(blocks))[:, None] * len(self.space.speeds)
+        n = len(blocks) * len(self.space.speeds)
+        return SparseMatrix(
+            blocks[:, row, column].reshape(-1), (start + row).reshape(-1), (start + column).reshape(-1), (n, n)
+        )
 
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         return jax.vmap(self.space.momentum)(self.parts, self._split(v)).reshape(-1)
@@ -103,6 +116,10 @@ class CoupledInertia(AbstractInertia):
     def matrix(self) -> Float[Array, "nv nv"]:
         return self.M.matrix()
 
+    def lower(self) -> SparseMatrix:
+        pattern = self.M.pattern
+        return SparseMatrix(self.M.values, pattern.rows, pattern.columns, (pattern.n, pattern.n))
+
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         return self.M.times(v)
 
@@ -122,6 +139,16 @@ class CoupledInertia(AbstractInertia):
 
     def unwhiten(self, x: Float[Array, " nv"]) -> Float[Array, " nv"]:
         return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.matrix()).T, x, lower=False)
+
+
+def with_armatures(inertia: AbstractInertia, rows: SparseMatrix, values: Float[Array, " k"]) -> CoupledInertia:
+    """`M + Gᵀ diag(a) G`, for the rows `G = ∂ċ/∂v` of coordinates with armatures `a`."""
+    M, (first, second) = inertia.lower(), matches(rows.rows, rows.rows)
+    lower = rows.columns[first] >= rows.columns[second]
+    first, second = first[lower], second[lower]
+    products = at_rows(values, rows.rows[first]) * at_rows(rows.values, first) * at_rows(rows.values, second)
+    i, j = np.append(M.rows, rows.columns[first]), np.append(M.columns, rows.columns[second])
+    return CoupledInertia(_lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))
 
 
 def schur_of_legs(

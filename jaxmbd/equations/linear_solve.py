@@ -35,10 +35,16 @@ class SymmetricMatrix(eqx.Module):
         diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
         return jnp.max(at_rows(self.values, diagonal), initial=0.0)
 
-    def shifted(self, shift: Scalar) -> "SymmetricMatrix":
-        """`S + shift I`."""
+    def shifted(self, shift: Scalar | Float[Array, " n"]) -> "SymmetricMatrix":
+        """`S` with a shift of its diagonal, the same for all entries or one for each."""
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
+        shift = at_rows(shift, self.pattern.rows) if shift.ndim else shift
         return SymmetricMatrix(self.values + shift * diagonal, self.pattern)
+
+    def scaled_by(self, factor: Float[Array | np.ndarray, " n"]) -> "SymmetricMatrix":
+        """`D S D` with the diagonal matrix `D` of the factors."""
+        i, j = self.pattern.rows, self.pattern.columns
+        return SymmetricMatrix(self.values * at_rows(factor, i) * at_rows(factor, j), self.pattern)
 
     def limited(self, mask: Bool[Array, " n"]) -> "SymmetricMatrix":
         """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
@@ -50,8 +56,7 @@ class SymmetricMatrix(eqx.Module):
         """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
         i, j = self.pattern.rows, self.pattern.columns
         diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
-        factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
-        return SymmetricMatrix(self.values * factor[i] * factor[j], self.pattern)
+        return self.scaled_by(jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0))
 
     def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """`S x`."""
@@ -90,11 +95,13 @@ def spd_solver(S: Float[Array, "n n"]) -> Solve:
 
 SMALL = 12  # rows up to which a matrix and its inverse are operations of a program
 _CONDITION = 1e-3, 3e-2  # well-conditioned below, and the largest that is distinguished, in units of 1 / √rounding
-_ZERO, _ROUNDING = 1e-10, 1e2  # relative to the largest value; in units of rounding
+# Relative to the largest value; in units of rounding. A closed position is known to 1e-8, and files have eight digits:
+# rows that are dependent at the position which is meant have singular values of that order.
+_ZERO, _ROUNDING = 1e-7, 1e2
 
 
 def tolerance_of_rank(dtype: Any) -> float:
-    """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-10, or
+    """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-7, or
     1e-5 in single precision."""
     return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
 
@@ -118,7 +125,7 @@ def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     if not suits_programs(*rows.shape):
         return count()
     number, smallest = as_program(condition_number)(rows), rows.shape[0]
-    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest))
+    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest, int))
 
 
 def condition_number(A: Float[Array, "m n"]) -> Scalar:

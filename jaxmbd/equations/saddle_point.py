@@ -3,7 +3,8 @@
 `S` is factored once and used for several right-hand sides. The solve has its own derivative rule (that of
 `S x = b`, with the same factor), so that no derivative goes through the factorisation.
 
-Redundant constraints make `S` singular. Then `S + ε I` is factored, with ε so small that one step of iterative
+Redundant constraints make `S` singular. Then `S + E` is factored, with a diagonal `E` (ε for rows whose residuals have
+no units, the same for all) so small that one step of iterative
 refinement removes its effect on the independent rows (a proximal iteration, whose fixed point is the solution itself).
 The multipliers then have a component in the null space of `Cᵀ`, which `_minimum_norm` removes. Without redundant rows ε
 is zero: near a singular configuration the true forces grow without bound, and even a small ε would reduce them.
@@ -17,6 +18,7 @@ Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of const
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
@@ -31,13 +33,18 @@ def proximal_shift(largest: Scalar) -> Scalar:
     return jax.lax.stop_gradient(_PROXIMAL * jnp.finfo(largest.dtype).eps * largest)
 
 
+def proximal_shifts(S: SymmetricMatrix, scales: Float[Array | np.ndarray, " m"]) -> Float[Array, " m"]:
+    """The shift of each row: `ε` for rows without units, so that it does not depend on the mechanism's size."""
+    return proximal_shift(S.scaled_by(1 / scales).largest()) * scales**2
+
+
 class SaddlePoint:
     """The factored saddle-point system at one instant, for accelerations and projections onto the constraints."""
 
     def __init__(self, at: Configuration) -> None:
         self.at, self.inertia, self.S, self.independent = at, at.inertia, at.schur(), at.equations.independent_rows
-        redundant, largest = at.equations.redundant, self.S.largest()
-        self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shift(largest), 0.0)
+        redundant, scales = at.equations.redundant, at.equations.scales.rows
+        self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shifts(self.S, scales), 0.0)
         self._solve = self._system().solver()
 
     def _system(self) -> SymmetricMatrix:
@@ -72,7 +79,7 @@ class SaddlePoint:
         return free - self.apply_impulse(lam), self._minimum_norm(lam)
 
     def _minimum_norm(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
-        """`λ` without its component in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity; all rows.
+        """`λ` without its component in the null space of `Cᵀ`, on which `(S + E)⁻¹ E` is the identity; all rows.
 
         Three passes, since rounding leaves eigenvalues of `S` there that are not quite zero compared with ε.
         """
@@ -80,5 +87,5 @@ class SaddlePoint:
             return lam
         solve = self.S.shifted(self.epsilon).solver()
         for _ in range(3):
-            lam = lam - self.epsilon * solve(self.epsilon * solve(lam))
+            lam = lam - solve(self.epsilon * solve(self.epsilon * lam))
         return lam

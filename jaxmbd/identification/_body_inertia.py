@@ -145,6 +145,10 @@ class ConsistentInertia(AbstractRange):
     def bounds(self, start: Array) -> tuple[Array, Array]:
         return everything(start)
 
+    def moved(self, value: Array, change: Array, start: Array) -> Array:
+        moments = value[:3] * jnp.exp(change[:3] / value[:3])  # each alone is any positive number, a product any number
+        return jnp.concatenate([moments, value[3:] + change[3:]])
+
     def contains(self, value: np.ndarray) -> bool:
         return value.shape == (6,) and bool(np.isfinite(value).all()) and _thickness(value) > 1e-9
 

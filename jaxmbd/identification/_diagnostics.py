@@ -1,6 +1,6 @@
 """What a fit tells beyond its estimates: are the residuals noise, which model is better, how far is it to be trusted.
 
-Sources: Ljung and Box, Biometrika 65 (1978); Akaike, IEEE Trans. Automatic Control 19 (1974); Schwarz, Ann. Statist. 6
+Sources: Akaike, IEEE Trans. Automatic Control 19 (1974); Schwarz, Ann. Statist. 6
 (1978); Raue et al., Bioinformatics 25 (2009), for likelihood profiles.
 """
 
@@ -19,8 +19,10 @@ from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
+from jaxmbd.identification._losses import likeliest_level, log_normaliser, transformed
 from jaxmbd.identification._parameters import check_within, flat
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._residual_tests import ljung_box
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
@@ -28,6 +30,7 @@ from jaxmbd.model.body.checks import check_count, check_finite, check_instance
 from jaxmbd.printing import table
 
 _LAGS = 20  # the largest lag of the test of whiteness, in samples
+_INDEPENDENT = 0.01  # the least p-value of residuals that are said to be independent
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,28 @@ class Comparison:
 def information(result: Fit) -> Comparison:
     """Return the information criteria of a fit, by which models of the same measurements are compared.
 
-    The noise level of each channel counts as an estimated number, and so does the correlation time of noise that has
-    been estimated as `"coloured"`.
+    The likelihood is that of the problem's loss: of normal noise for squares, of noise with the density `exp(−½ ρ) / c`
+    for a robust one, so that outliers count as much as in the fit. The noise level of each channel counts as an
+    estimated number, and so does the correlation time of noise that has been estimated as `"coloured"`.
+
+    **Raises:** `MechanismError` for `loss="cauchy"` with a `loss_scale` of 1 or less, which is that of no density.
 
         >>> print(mbd.identification.information(result))
         AIC -238.549, BIC -236.46: log-likelihood 121.275, 2 estimated from 21 measured numbers
     """
     check_instance("information: result", result, Fit, "a Fit")
     problem, series = result.problem, _series(result)
-    total, count = 0.0, 0
+    total, count, constant = 0.0, 0, log_normaliser(problem.loss, problem.loss_scale)
+    if not np.isfinite(constant):
+        raise MechanismError(
+            f"information: the loss {problem.loss!r} with loss_scale={problem.loss_scale:g} is that of no density, "
+            "since its tails have no finite area: take a loss_scale above 1."
+        )
     for parts in series.values():
         r, log_scales = np.concatenate(parts, axis=1)
-        variance = max(float(np.mean(r**2)), np.finfo(float).tiny)
-        total -= 0.5 * r.size * (np.log(2 * np.pi * variance) + 1) + float(np.sum(log_scales))
+        level = likeliest_level(problem.loss, problem.loss_scale, r)
+        scaled = np.asarray(transformed(problem.loss, problem.loss_scale, jnp.asarray(r / level)))
+        total -= r.size * (constant + np.log(level)) + 0.5 * float(scaled @ scaled) + float(np.sum(log_scales))
         count += r.size
     levels = len(series) * (2 if problem.noise == "coloured" else 1)
     return Comparison(count, len(problem.names()) + levels, total)
@@ -118,8 +130,7 @@ def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
     """Test the residuals of each channel for independence, over all experiments together; if the noise is coloured,
     what its correlation leaves of them.
 
-    `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as
-    many degrees of freedom as lags.
+    `Fit.remarks` says what a small p-value means for the estimates.
 
         >>> print(mbd.identification.whiteness(result, lags=5))
         channel  p-value  correlation of neighbours
@@ -129,18 +140,7 @@ def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
     check_count("whiteness: lags", lags, 1)
     statistic, p_value, neighbours = {}, {}, {}
     for name, parts in _series(result).items():
-        total, freedom, first = 0.0, 0, []
-        for r, _ in parts:
-            n, count = len(r), min(lags, len(r) // 4)
-            if count < 1 or not np.any(r):
-                continue
-            rho = np.array([r[k:] @ r[:-k] for k in range(1, count + 1)]) / (r @ r)
-            total += n * (n + 2) * float(np.sum(rho**2 / (n - np.arange(1, count + 1))))
-            freedom += count
-            first.append(rho[0])
-        statistic[name] = total
-        p_value[name] = float(scipy.stats.chi2.sf(total, freedom)) if freedom else np.nan
-        neighbours[name] = float(np.mean(first)) if first else np.nan
+        statistic[name], p_value[name], neighbours[name] = ljung_box((r for r, _ in parts), lags)
     return Whiteness(statistic, p_value, neighbours)
 
 
@@ -182,8 +182,8 @@ class Profile:
     """The loss along one parameter, all others fitted anew at each value.
 
     - `name`; `values`, and the `losses` there, in units of the residuals' variance; `best`: that of the fit;
-    - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; infinite
-      on a side on which it does not within the values.
+    - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; the end of
+      the parameter's range on a side on which it does not within the values.
     """
 
     name: str
@@ -230,12 +230,12 @@ def profile_likelihood(
         )
     if not (isinstance(level, float) and 0 < level < 1):
         raise MechanismError(f"profile_likelihood: level must be between 0 and 1, such as 0.95, got {level!r}.")
-    estimate = float(result.parameters[name])
+    estimate, parameters = float(result.parameters[name]), result.problem.parameters
     given = _values(result, name) if values is None else as_float(values)
     check_finite("profile_likelihood", "values", given, (np.size(given),))
     values = np.asarray(given, float)
     for value in values:
-        check_within(f"profile_likelihood: {name!r} has the value", result.problem.parameters.free[name], value)
+        check_within(f"profile_likelihood: {name!r} has the value", parameters.free[name], value)
     problems = [_with_fixed(result, name, value) for value in values]
     fits = side_by_side("profile_likelihood", problems, steps, 1e-6, progress)
     variance = _variance(result)
@@ -243,10 +243,11 @@ def profile_likelihood(
     best = _loss(result) / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)
-    lower, upper = (_crossing(values[side], losses[side], estimate, best, limit) for side in sides)
-    return Profile(
-        name, values, losses, best, (-np.inf if lower is None else lower, np.inf if upper is None else upper)
-    )
+    found = (_crossing(values[side], losses[side], estimate, best, limit) for side in sides)
+    at, start = result.parameters[name], parameters.start[name]
+    ends = (float(parameters.free[name].within.moved(at, jnp.asarray(end), start)) for end in (-np.inf, np.inf))
+    lower, upper = (end if crossing is None else crossing for crossing, end in zip(found, ends, strict=True))
+    return Profile(name, values, losses, best, (lower, upper))
 
 
 def _values(result: Fit, name: str) -> np.ndarray:
@@ -351,20 +352,15 @@ def _apart(problem: Problem, fold: int, folds: int) -> Problem:
 
 
 def summary(result: Fit) -> Sequence[str]:
-    """Return what is to be said about the quality of a fit, a sentence each."""
+    """Return what is to be said about the quality of a fit beside its warnings, a sentence each."""
     test = whiteness(result)
-    coloured = [name for name, p in test.p_value.items() if p < 0.01]
     untested = [name for name, p in test.p_value.items() if np.isnan(p)]
-    independent = [name for name in test.p_value if name not in (*coloured, *untested)]
+    correlated = {one.channel for one in result.residual_tests if one.is_correlated}
+    independent = [name for name, p in test.p_value.items() if p >= _INDEPENDENT and name not in correlated]
     reason = f" ({result.reason})" if result.reason else ""
     said = [f"Search: {result.outcome}{reason}.", f"{information(result)}."]
     if result.problem.shooting:
         said.append(f"{result.problem.shooting}.")
-    if coloured:
-        said.append(
-            f"The residuals of {', '.join(coloured)} are not independent from sample to sample (p < 0.01): something "
-            "follows the motion which the model does not have, or the noise is coloured."
-        )
     if independent:
         said.append(
             f"The residuals of {', '.join(independent)} are independent from sample to sample (Ljung-Box, p > 0.01)."

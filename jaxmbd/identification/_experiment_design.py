@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._losses import efficiency
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.model.body.checks import check_count, check_instance
@@ -36,7 +37,8 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
 
     It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it
     is differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
-    Priors and robust losses are not part of it. The experiments have the order in which they were given.
+    Under a robust loss it is what the estimate takes of it if the noise is normal, the share `E[ψ']² / E[ψ²]` (0.96 for
+    `"huber"` at 1.5 noise levels). Priors are not part of it. The experiments have the order in which they were given.
 
     **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
 
@@ -54,7 +56,7 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
         found.append(jax.vmap(lambda own, e: _of_one(problem, theta.parameters, own, e))(own, stack.experiment))
     # Experiments of other structure are in other stacks.
     places = np.concatenate([stack.places for stack in problem.stacks])
-    return jnp.concatenate(found)[np.argsort(places)]
+    return efficiency(problem.loss, problem.loss_scale) * jnp.concatenate(found)[np.argsort(places)]
 
 
 def _assumed(what: str, problem: Problem, theta: Unknowns | None) -> Unknowns:

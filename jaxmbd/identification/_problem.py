@@ -36,7 +36,13 @@ from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
-from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_mapping, check_number
+from jaxmbd.model.body.checks import (
+    check_count,
+    check_finite,
+    check_instance,
+    check_mapping,
+    check_number,
+)
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -79,8 +85,8 @@ class Problem(eqx.Module):
       (`error_growth`), as `shooting` then says;
     - `continuity`: the standard deviation `[m, rad, m/s, rad/s]` of the jumps between segments, which also stands for
       what the model cannot explain. Zero: without jumps (to 1e-7);
-    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
-      `max_events`, `max_steps`: as for `simulate`.
+    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `dtmin`,
+      `events`, `max_events`, `switching_times`, `max_steps`, `closure_tolerance`: as for `simulate`.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or own values that belong nowhere.
     """
@@ -116,16 +122,18 @@ class Problem(eqx.Module):
         rtol: float | int | None = None,
         atol: float | int | None = None,
         dt0: float | int | None = None,
+        dtmin: float | int | None = None,
         events: Iterable[Event] = (),
         max_events: int = 32,
+        switching_times: Any = (),
         max_steps: int = 2**16,
+        closure_tolerance: float | None = None,
     ) -> None:
         check_known("loss", [loss], get_args(Loss))
         check_known("noise", [noise], ("given", "white", "coloured"))
-        check_finite("Problem", "loss_scale", as_float(loss_scale))
-        check_number("Problem", "loss_scale", as_float(loss_scale), "1")
         check_known("accuracy", [accuracy], get_args(Accuracy))
-        check_controller(stepsize_controller, rtol, atol, control_speeds)
+        check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
+        _check_numbers(loss_scale, continuity, closure_tolerance, switching_times)
         check_instance("Problem: events", events, Iterable, "a sequence of events, [Event(...)]")
         check_mapping("instruments", instruments, "{'gyro': Instrument('arm.omega')}")
         self.parameters = collect(mechanism, free, inputs)
@@ -134,8 +142,6 @@ class Problem(eqx.Module):
         _check(self.parameters, self.instruments, listed)
         if segments != "auto":
             check_count("Problem: segments", segments, 1)
-        check_finite("Problem", "continuity", as_float(continuity))
-        check_number("Problem", "continuity", as_float(continuity), "m, rad, m/s, rad/s", zero=True)
         self.stacks = stacked(listed)
         if stepsize_controller is None:
             usual = TOLERANCES[accuracy, self.stacks[0].experiment.ts.dtype == jnp.float64]
@@ -144,7 +150,9 @@ class Problem(eqx.Module):
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
             "rtol": None if rtol is None else jnp.asarray(rtol), "atol": None if atol is None else jnp.asarray(atol),
-            "dt0": dt0, "events": tuple(events), "max_events": max_events,
+            "dt0": dt0, "dtmin": None if dtmin is None else jnp.asarray(dtmin), "events": tuple(events),
+            "max_events": max_events, "switching_times": as_float(switching_times),
+            "closure_tolerance": None if closure_tolerance is None else jnp.asarray(closure_tolerance),
         }  # fmt: skip
         self.loss, self.loss_scale, self.noise, self.continuity = loss, float(loss_scale), noise, float(continuity)
         if segments == "auto":
@@ -286,7 +294,8 @@ class Problem(eqx.Module):
         """Return the motions of each stack of experiments, with the experiments on the first axis."""
         alone = lambda own, experiment: self.motion(theta.parameters, own, experiment, adjoint)[0]  # noqa: E731
         return tuple(
-            jax.vmap(alone)(own, stack.experiment) for own, stack in zip(theta.experiments, self.stacks, strict=True)
+            eqx.filter_vmap(alone)(own, stack.experiment)
+            for own, stack in zip(theta.experiments, self.stacks, strict=True)
         )
 
     def readings(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[dict[str, Array], ...]:
@@ -445,6 +454,15 @@ def _listed(experiments: Any) -> list[Experiment]:
         if not isinstance(experiment, Experiment):
             raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
     return listed
+
+
+def _check_numbers(loss_scale: Any, continuity: Any, closure_tolerance: Any, switching_times: Any) -> None:
+    checks = [("loss_scale", loss_scale, "1", False), ("continuity", continuity, "m, rad, m/s, rad/s", True)]
+    checks += [] if closure_tolerance is None else [("closure_tolerance", closure_tolerance, "m, rad", False)]
+    for field, value, unit, zero in checks:
+        check_finite("Problem", field, as_float(value))
+        check_number("Problem", field, as_float(value), unit, zero=zero)
+    check_finite("Problem", "switching_times", as_float(switching_times), (np.size(switching_times),))
 
 
 def _check(parameters: Parameters, instruments: dict[str, Instrument], experiments: list[Experiment]) -> None:

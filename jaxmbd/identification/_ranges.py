@@ -44,6 +44,11 @@ class AbstractRange(eqx.Module):
         """Return the least and the largest number of the search; infinite if the map leaves the range open."""
 
     @abc.abstractmethod
+    def moved(self, value: Array, change: Array, start: Array) -> Array:
+        """Return a value within the range that lies beside another one by about a change: by as much in the numbers of
+        the search; an end of the range for an infinite change."""
+
+    @abc.abstractmethod
     def contains(self, value: np.ndarray) -> bool:
         """Return True if a starting value lies inside the range."""
 
@@ -74,6 +79,11 @@ class AbstractElementwiseRange(AbstractRange):
 
     def slopes(self, u: Array, start: Array) -> Array:
         return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]
+
+    def moved(self, value: Array, change: Array, start: Array) -> Array:
+        u = self.unconstrained(value, start)
+        step = jnp.where(change == 0, 0.0, change / self.slopes(u, start))
+        return self.physical(jnp.clip(u + step, *self.bounds(start)), start)
 
     def remarks(
         self, name: str, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray

@@ -20,7 +20,9 @@ from jaxmbd.identification._identifiability import Undetermined
 from jaxmbd.identification._labels import LISTED
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._residual_tests import ResidualTest, residual_remarks
 from jaxmbd.identification._uncertainty import Uncertainty
+from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -130,7 +132,9 @@ class Fit(AbstractComparison):
     - `ill_conditioned`: groups that the data determine so poorly that the standard errors given are uncertain, by
       rounding and by the tolerances of the integration: by more than their own statistical uncertainty, and than shows
       in two digits. Tables mark them, `~0.003`;
-    - `remarks`: other remarks on estimates, such as that one lies at the edge of its range;
+    - `remarks`: other remarks: residuals are correlated from sample to sample, so that intervals are too narrow, or are
+      larger than the noise level; an estimate lies at the edge of its range;
+    - `residual_tests`: what the residuals of each channel tell, as numbers;
     - `problem`: the problem, with the noise levels that have been estimated, if they were to be.
     """
 
@@ -193,40 +197,70 @@ class Fit(AbstractComparison):
         return tuple(group for group in groups if np.isfinite(group.condition))
 
     @property
+    def residual_tests(self) -> tuple[ResidualTest, ...]:
+        """What the residuals of each channel tell; empty if there is no Jacobian."""
+        return () if self.uncertainty is None else self.uncertainty.tests
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on estimates at the edges of their ranges."""
+        """Remarks on residuals that are not the noise they should be, and on estimates at the edges of their ranges."""
         remarks, errors, parameters = [], self.standard_errors, self.problem.parameters
         for name, value in self.parameters.items():
             shape = value.shape if eqx.is_array(value) else (-1,)
             error = np.zeros_like(flat(value)) if errors is None else flat(errors[name])
             numbers = (x.reshape(shape) for x in (flat(value), flat(parameters.start[name]), error))
             remarks += parameters.free[name].within.remarks(name, parameters.labels(name), *numbers)
-        return tuple(remarks)
+        return (*self._residual_remarks(), *remarks)
+
+    def _residual_remarks(self) -> list[str]:
+        known = self.uncertainty
+        if known is None:
+            return []
+        factors = np.where(known.is_open, 0.0, known.widening)
+        rows = self._groups() or {name: np.array([k]) for k, name in enumerate(known.names)}
+        widest = max(((label, float(factors[places].max())) for label, places in rows.items()), key=lambda row: row[1])
+        coloured = self.problem.noise == "coloured"
+        return residual_remarks(known.tests, widest, from_scatter=known.is_from_scatter, coloured=coloured)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
-        determine all unknowns, or only so poorly that their errors are uncertain, or an estimate lies at the edge of
-        its range."""
+        determine all unknowns, or only so poorly that their errors are uncertain, residuals are not the noise they
+        should be, or an estimate lies at the edge of its range."""
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
         return (*ended, *map(str, self.undetermined), *map(str, self.ill_conditioned), *self.remarks)
 
-    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+    def interval(self, level: float = 0.95, *, widened: bool = False) -> dict[str, tuple[Any, Any]]:
         """Return the confidence interval of each parameter by name, by Student's t distribution.
 
-        Those of parameters that the data do not determine are infinite.
+        It is computed in the numbers of the search, where the model is the more linear, and so never leaves the range
+        of a parameter: that of a `Positive` one is `p e^{±t σ/p}`. Those of parameters that the data do not determine
+        are the whole range.
+
+        **Arguments:** `level`; `widened`: allow for correlations of the residuals, as far as they can be estimated from
+        these: by the factors of `uncertainty.widening`. Biases by what a model lacks are not covered.
         """
         if not (isinstance(level, float) and 0 < level < 1):
             raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
+        check_flags("interval", widened=widened)
         errors = self.standard_errors
         if self.uncertainty is None or errors is None:
             raise MechanismError(
                 "The optimiser has computed no Jacobian: there are no standard errors. Leave optimiser out."
             )
         width = float(scipy.stats.t.ppf(0.5 + level / 2, self.uncertainty.freedom))
+        if widened:
+            flat_errors, unravel = ravel_pytree(errors)
+            errors = unravel(flat_errors * self.uncertainty.widening[: flat_errors.size])
+        parameters = self.problem.parameters
         lower, upper = (
-            jax.tree.map(lambda x, e, side=side: x + side * width * e, self.parameters, errors) for side in (-1, 1)
-        )
+            {
+                name: jax.tree.map(
+                    lambda x, e, start, f=parameters.free[name].within, side=side: f.moved(x, side * width * e, start),
+                    value, errors[name], parameters.start[name],
+                ) for name, value in self.parameters.items()
+            } for side in (-1, 1)
+        )  # fmt: skip
         return {name: (lower[name], upper[name]) for name in self.parameters}
 
     def table(self) -> Table:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._identity import identity_of_fit
 from jaxmbd.identification._minimise import (
     INTERRUPTED,
     NO_START,
@@ -41,8 +42,8 @@ def searched(
     **Returns:** the problem with the noise that has been estimated, and of whole experiments if segments join without
     jumps; the best minimum; and the losses that the searches from all starts have ended with.
     """
-    checkpoint = Checkpoint(path, problem.names())
     at = [problem.unconstrained(theta) for theta in drawn_starts(problem, starts, seed)]
+    checkpoint = Checkpoint(path, problem.names(), None if path is None else identity_of_fit(problem, at))
     if problem.is_cut and not checkpoint.exists:
         at = [followed(problem, u, report) for u in at]
     run = partial(_run, steps=steps, tolerance=tolerance, report=report)

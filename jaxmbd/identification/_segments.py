@@ -1,5 +1,6 @@
 """Segments of multiple shooting: their initial states before the search, and what is left of them after it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt
 from jaxmbd.identification._normal_equations import Block, Linearised
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins, state_series
-from jaxmbd.identification._stacks import Stack, joined_readings, stacked
+from jaxmbd.identification._stacks import Stack, by_channel, joined_readings, stacked
 
 _STEPS = 15  # of the search for the initial state of one segment; it need not converge
 
@@ -75,8 +76,24 @@ def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minim
     )
     return whole, replace(
         minimum, u=Unknowns(minimum.u.parameters, own), readings=readings,
-        linearised=condensed(minimum.linearised), nearby=minimum.nearby and condensed(minimum.nearby),
+        linearised=_whole(minimum.linearised, problem.stacks),
+        nearby=minimum.nearby and _whole(minimum.nearby, problem.stacks),
     )  # fmt: skip
+
+
+def _whole(linearised: Linearised, stacks: Sequence[Stack]) -> Linearised:
+    """The condensed rows in the order of those of whole experiments: channel by channel, without what fills up."""
+    blocks = []
+    for block, stack in zip(condensed(linearised).stacks, stacks, strict=True):
+        rows = block.whole.reshape(stack.lanes, -1, block.whole.shape[2])
+        channels = []
+        for part in by_channel(stack, rows).values():
+            wholes = joined_readings(part, stack)
+            longest = max(map(len, wholes))
+            filled = [np.concatenate([x, np.zeros((longest - len(x), *x.shape[1:]))]) for x in wholes]
+            channels.append(np.stack(filled).reshape(len(wholes), -1, rows.shape[2]))
+        blocks.append(replace(block, whole=np.concatenate(channels, axis=1)))
+    return Linearised(tuple(blocks), linearised.priors)
 
 
 def _stacked(wholes: list[np.ndarray]) -> Array:

@@ -101,6 +101,18 @@ def joined_readings(values: np.ndarray, stack: Stack) -> list[np.ndarray]:
     return wholes
 
 
+def by_channel(stack: Stack, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the part of each channel of rows `(lanes, rows, ...)`, as residuals are ordered: `(lanes, samples,
+    components, ...)`."""
+    found, at = {}, 0
+    for name, measured in sorted(stack.experiment.data.items()):  # as JAX sorts dictionaries
+        lanes, samples, width = *measured.shape[:2], int(np.prod(measured.shape[1:]))
+        part = rows[:, at : at + width]
+        found[name] = part.reshape(lanes, samples, width // samples, *rows.shape[2:])
+        at += width
+    return found
+
+
 def by_experiment(stacks: Sequence[Stack], readings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], ...]:
     """Return the readings of each stack in the order of the experiments, without what fills up a stack."""
     found: dict[int, dict[str, np.ndarray]] = {}

@@ -32,6 +32,7 @@ from jaxmbd.identification._minimise import Minimum
 from jaxmbd.identification._normal_equations import Linearised
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem
+from jaxmbd.identification._residual_tests import ResidualTest, correlated_scores, residual_tests
 
 ENOUGH = 5  # the least number of experiments for which standard errors come from the scatter between them
 
@@ -48,6 +49,9 @@ class Uncertainty:
     - `share`: how much of each number the data determine, from 0 to 1; the rest is left to its prior;
     - `freedom`: the degrees of freedom of the variance;
     - `uncertain`: the relative errors of the standard errors, from the errors of the Jacobian;
+    - `widening`: by which factors the correlations of the residuals make the errors larger than `covariance` says; one
+      where the residuals are independent, or where the covariance comes from the scatter between experiments;
+    - `tests`: what the residuals of each channel tell; `is_from_scatter`: whether the covariance comes from there;
     - `groups`: the groups of unknowns that they do not determine one by one, or too poorly for exact standard errors.
     """
 
@@ -59,6 +63,9 @@ class Uncertainty:
     freedom: float
     uncertain: Float[np.ndarray, " n"]
     groups: tuple[Undetermined, ...]
+    widening: Float[np.ndarray, " n"]
+    tests: tuple[ResidualTest, ...]
+    is_from_scatter: bool
 
     @property
     def undetermined(self) -> tuple[Undetermined, ...]:
@@ -121,12 +128,27 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     determined = identifiability(J, errors / level, unknowns, channels / level, limit, J[~measured])
     covariance = determined.inverse
     share = np.einsum("ri,rj,ji->i", J[measured], J[measured], covariance, optimize=True)
-    if count >= ENOUGH and count > share[:shared].sum():
+    residuals = [block.whole[..., -1] for block in minimum.linearised.stacks]
+    tests = residual_tests(problem, residuals, minimum.readings, float(share.sum()))
+    widening = np.ones(len(covariance))
+    if is_from_scatter := count >= ENOUGH and count > share[:shared].sum():
         covariance, freedom = _sandwich(J, r, experiment, shared, determined), float(count - 1)
+    elif correlated := [test.channel for test in tests if test.is_correlated]:
+        scores = correlated_scores(problem, minimum.linearised, correlated)
+        scores = _by_physical_values(_by_physical_values(scores, slopes).T, slopes)
+        scores = scores * np.outer(unknowns.sizes, unknowns.sizes) / level**2
+        widening = _widening(covariance, scores)
     return Uncertainty(
         unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
-        freedom, determined.uncertain, determined.groups,
+        freedom, determined.uncertain, determined.groups, widening, tests, is_from_scatter,
     )  # fmt: skip
+
+
+def _widening(covariance: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The factors of the standard errors if what the correlations of residuals add to the scatter of scores is added;
+    at least one, as estimated correlations may be of chance."""
+    before, more = np.diag(covariance), np.einsum("ij,jk,ki->i", covariance, scores, covariance)
+    return np.sqrt(1 + np.divide(np.maximum(more, 0.0), before, out=np.zeros_like(before), where=before > 0))
 
 
 def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Files: models as TOML text, motions and fits as NetCDF; MJCF, URDF and ASMT files as mechanisms, and back.
+"""Files: models as TOML text, motions and fits as NetCDF; MJCF, URDF, SDF and ASMT files as mechanisms, and back.
 
 `jaxmbd.save`, `jaxmbd.load` and `jaxmbd.load_state` are exported at the top.
 """

@@ -1,7 +1,6 @@
 """`save`, `load` and `load_state`: models as TOML text, results as NetCDF files."""
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
 from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
 from jaxmbd.model.body.checks import as_path, check_flags, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.replacement import folder_beside
 
 MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
 
@@ -168,7 +168,6 @@ def _path(kind: str, path: str | os.PathLike[str], ending: str) -> Path:
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a file beside its place, then rename it: at its place it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent, ignore_cleanup_errors=True) as folder:
-        write(Path(folder) / path.name)
-        os.replace(Path(folder) / path.name, path)
+    with folder_beside(path) as folder:
+        write(folder / path.name)
+        os.replace(folder / path.name, path)

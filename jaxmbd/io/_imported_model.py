@@ -13,9 +13,11 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import as_float
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, printable
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
+
+_SHOWN = 6  # names that `print` lists of those that are others here
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,18 @@ class Remark:
     """One thing in a file that became something else in the mechanism, or nothing.
 
     `part`: its kind and name in the file; `text`: what became of it; `line` in the file, None if there is none; `lost`:
-    False where the mechanism moves as the file says nevertheless (another name, an exact equivalent).
+    False where the mechanism moves as the file says nevertheless (another name, an exact equivalent); `renamed`: the
+    name here, if nothing but the name is another.
     """
 
     part: str
     text: str
     line: int | None = None
     lost: bool = True
+    renamed: str = ""
 
     def __str__(self) -> str:
-        return (f"line {self.line}: " if self.line else "") + f"{self.part} {self.text}"
+        return printable((f"line {self.line}: " if self.line else "") + f"{self.part} {self.text}")
 
 
 @dataclass
@@ -43,9 +47,10 @@ class Remarks:
     found: list[Remark] = field(default_factory=list)
 
     @property
-    def by_line(self) -> tuple[Remark, ...]:
-        """All remarks in the order of their lines, then those without one."""
-        return tuple(sorted(self.found, key=lambda remark: (remark.line is None, remark.line or 0)))
+    def in_order(self) -> tuple[Remark, ...]:
+        """All remarks: losses, other forms, other names; each in the order of their lines, then those without one."""
+        kind = lambda own: (not own.lost, bool(own.renamed), own.line is None, own.line or 0)  # noqa: E731
+        return tuple(sorted(self.found, key=kind))
 
     def lost(self, part: str, text: str, line: int | None = None) -> None:
         """Note what the mechanism lacks."""
@@ -54,6 +59,10 @@ class Remarks:
     def changed(self, part: str, text: str, line: int | None = None) -> None:
         """Note what the mechanism has in another form."""
         self.found.append(Remark(part, text, line, lost=False))
+
+    def renamed(self, part: str, name: str, line: int | None = None) -> None:
+        """Note that a part has another name."""
+        self.found.append(Remark(part, f"is called {name!r} here", line, lost=False, renamed=name))
 
     def error(self, part: str, text: str, line: int | None = None) -> MechanismError:
         """The error for something in the file that has no meaning."""
@@ -88,20 +97,45 @@ class ImportedModel:
         the ones nearest to them that satisfy `C v = −Φ_t`: `v = v₀ − C⁺ (C v₀ + Φ_t)`.
         """
         state = assemble(self.mechanism, guess=self.guess)
-        names = self.mechanism.speed_names
-        given = as_float([self.speeds.get(name, 0.0) for name in names])
+        given = as_float(self._given_speeds(state))
         C, rate = map(np.asarray, _rates_of_rows(self.mechanism, state, given))
         v = given if not C.size else given - np.linalg.lstsq(C, rate, rcond=None)[0]
         return state_of(self.mechanism, state.t, state.q, v, state.rank)
+
+    def _given_speeds(self, state: State) -> np.ndarray:
+        """The speeds of the file; of bodies that have none in these coordinates, the ones nearest to their twists."""
+        mechanism = self.mechanism
+        if set(self.speeds) <= set(mechanism.speed_names):
+            return np.asarray([self.speeds.get(name, 0.0) for name in mechanism.speed_names])
+        own = [f"{body.name}.{speed}" for body in mechanism.bodies for speed in mechanism.space.speeds]
+        twists = np.asarray([self.speeds.get(name, 0.0) for name in own])
+        return np.linalg.lstsq(np.asarray(_partial_velocities(mechanism, state)), twists, rcond=None)[0]
 
     @property
     def lost(self) -> tuple[Remark, ...]:
         """The remarks on what the mechanism lacks."""
         return tuple(remark for remark in self.remarks if remark.lost)
 
+    @property
+    def remark_lines(self) -> tuple[str, ...]:
+        """The remarks as lines of text, those on names in one."""
+        renamed = [f"{remark.part} is {remark.renamed!r}" for remark in self.remarks if remark.renamed]
+        lines = [str(remark) for remark in self.remarks if not remark.renamed]
+        if renamed:
+            more = f", and {len(renamed) - _SHOWN} more" if len(renamed) > _SHOWN else ""
+            lines.append(f"{count_of(len(renamed), 'other name')}: {', '.join(renamed[:_SHOWN])}{more}")
+        return tuple(lines)
+
     def __str__(self) -> str:
         head = count_of(len(self.remarks), "remark") if self.remarks else "no remarks"
-        return "\n".join([str(self.mechanism), head, *(f"  {remark}" for remark in self.remarks)])
+        return "\n".join([str(self.mechanism), head, *(f"  {line}" for line in self.remark_lines)])
+
+
+@cached_on_disk
+def _partial_velocities(mechanism: Mechanism, state: State) -> jax.Array:
+    """`J`, the derivatives of the twists of all bodies with respect to the speeds."""
+    at = Equations(mechanism).at(state.t, state.q)
+    return jax.jacfwd(lambda v: at.twists(v).reshape(-1))(state.v)
 
 
 @cached_on_disk

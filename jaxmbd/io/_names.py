@@ -25,7 +25,7 @@ class Names:
         valid = "".join(c if c.isprintable() and c != "." else "_" for c in name).strip()
         chosen = self._free([valid] if valid else [], f"{valid}_{kind}" if valid else kind)
         if chosen != name:
-            self.remarks.changed(f"{kind} {name!r}", f"is called {chosen!r} here", line)
+            self.remarks.renamed(f"{kind} {name!r}", chosen, line)
         return chosen
 
     def made(self, kind: str, owner: str = "") -> str:

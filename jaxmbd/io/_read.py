@@ -1,18 +1,21 @@
 """`read`: a model of another program as a mechanism."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._imported_model import ImportedModel, check_strict, file_error
+from jaxmbd.io._imported_model import ImportedModel, Remark, check_strict, file_error
 from jaxmbd.io._xml import read_xml
 from jaxmbd.io.asmt.model import read_asmt
 from jaxmbd.io.mjcf.model import read_mjcf
+from jaxmbd.io.sdf.model import read_sdf
 from jaxmbd.io.urdf.model import read_urdf
 from jaxmbd.model.body.checks import as_path, check_finite, check_number
+from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
 
-SUFFIXES = (".xml", ".urdf", ".asmt")
+SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt")
 
 
 def read(
@@ -25,15 +28,15 @@ def read(
     length_unit: float | None = None,
     within: str | Path | None = None,
 ) -> ImportedModel:
-    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`) or ASMT (`.asmt`).
+    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`), SDF (`.sdf`, `.world`), ASMT (`.asmt`).
 
     **Arguments:**
 
     - `strict`: raise if the mechanism would lack something that the file has;
     - `keyframe`: of an MJCF file, the name of the one that the model starts from, with its controls (default: the
       reference position, all controls zero);
-    - `loops`: for a URDF file, a TOML file with the joints that close its loops (default: `robot.loops.toml` beside
-      `robot.urdf`, if there is one);
+    - `loops`: for a URDF file, a TOML or YAML file with what closes its loops (default: `robot.loops.toml` and
+      `robot.yaml` beside `robot.urdf`, if there are);
     - `floating`: of a URDF file, True if the base moves freely (default: it is the ground);
     - `length_unit` `[m]`: of an ASMT file, the length that 1 means (default: 1 m; FreeCAD writes millimetres, 0.001);
     - `within`: the folder whose files a model may include (default: the folder of the file).
@@ -52,9 +55,14 @@ def read(
     kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
     options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
     options["length_unit"] = length_unit
-    own = {"mjcf": ("keyframe", "within"), "urdf": ("loops", "floating"), "asmt": ("length_unit",)}
+    own: dict[str, tuple[str, ...]] = {
+        "mjcf": ("keyframe", "within"),
+        "urdf": ("loops", "floating"),
+        "asmt": ("length_unit",),
+        "sdf": (),
+    }
     if kind not in own:
-        raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF) and <robot> (URDF).", 1)
+        raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF), <robot> (URDF) and <sdf>.", 1)
     for name, value in options.items():
         if value is not None and name not in own[kind]:
             raise MechanismError(f"read: {name} has no meaning for {kind.upper()} files, got {value!r}.")
@@ -65,8 +73,23 @@ def read(
         model = read_asmt(path, length_unit)
     elif kind == "mjcf":
         model = read_mjcf(path, root, keyframe, path.parent if within is None else as_path("read: within", within))
+    elif kind == "sdf":
+        model = read_sdf(path, root)
     else:
         model = read_urdf(path, root, None if loops is None else as_path("read: loops", loops), bool(floating))
+    model = _with_exact_axes(model)
     if strict:
         check_strict(path, model.remarks)
     return model
+
+
+def _with_exact_axes(model: ImportedModel) -> ImportedModel:
+    """The model with axes that the digits of the file keep from being parallel made exactly parallel, with remarks."""
+    remarks = [
+        Remark(f"body {axes.body}", f"has axes that are parallel to {axes.angle:.1g} rad, of {', '.join(axes.joints)}; "
+               "they are made exactly parallel", lost=False)
+        for axes in nearly_parallel(model.mechanism)
+    ]  # fmt: skip
+    if not remarks:
+        return model
+    return replace(model, mechanism=with_exact_axes(model.mechanism), remarks=(*model.remarks, *remarks))

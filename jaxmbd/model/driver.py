@@ -11,6 +11,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.checks import check_coordinate, check_law
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
@@ -30,13 +31,13 @@ class Driver(eqx.Module):
     `solution.effort(name)`.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
         >>> print(mbd.assemble(driven)["rod.omega"])  # [rad/s]
         0.3
     """
 
-    name: str = eqx.field(static=True)
-    coordinate: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
+    coordinate: Name = eqx.field(static=True)
     motion: Function | Scalar
     prescribes: str = eqx.field(static=True)
 

@@ -1,8 +1,10 @@
-"""Functions of time: `Piecewise` and `Table`, smooth between declared times, and `SmoothingSpline` of samples.
+"""Functions of time or of another variable: `Piecewise` and `Table`, smooth between declared places, and
+`SmoothingSpline` of samples.
 
 An integrator of order eight needs eight derivatives. A step across a jump or kink of a force is accurate to first or
 second order only, whatever the tolerance, and the derivative with respect to that time is lost. Hence such functions
-declare the times, and `simulate` ends steps on them.
+declare the times, and `simulate` ends steps on them: on those of functions that a law calls with the time itself
+(`integrate/solvers/switching.py`). A torque over a speed has no times.
 """
 
 import abc
@@ -17,6 +19,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, constant, is_concrete
+from jaxmbd.compile.lookups import looked_up
 from jaxmbd.errors import MechanismError, is_one_of, shown
 
 
@@ -24,15 +27,21 @@ class AbstractTimeFunction(eqx.Module):
     """A function of time (and of further arguments, if its caller passes any) that is smooth between known times.
 
     Subclasses have `times (k,)` [s], increasing, and `order`, the lowest time derivative that jumps there: 0 if the
-    value itself jumps, 1 at kinks. The functions are continuous from the right.
+    value itself jumps, 1 at kinks. The functions are continuous from the right. Of another variable than time, `times`
+    are the values of that variable, in its unit.
     """
 
     times: eqx.AbstractVar[Float[Array, " k"]]
     order: eqx.AbstractVar[int]
 
-    @abc.abstractmethod
     def __call__(self, t: Scalar, *args: Any) -> Any:
-        """The value at time `t` [s]."""
+        """The value at time `t` [s], or at a value of another variable."""
+        looked_up(t, self.times)
+        return self.value(t, *args)
+
+    @abc.abstractmethod
+    def value(self, t: Scalar, *args: Any) -> Any:
+        """The value, which subclasses define and users get by a call."""
 
 
 class Piecewise(AbstractTimeFunction):
@@ -73,7 +82,7 @@ class Piecewise(AbstractTimeFunction):
                 f"{len(self.pieces)}."
             )
 
-    def __call__(self, t: Scalar, *args: Any) -> Any:
+    def value(self, t: Scalar, *args: Any) -> Any:
         first, *rest = (jnp.asarray(piece(t, *args) if callable(piece) else piece) for piece in self.pieces)
         for k, value in enumerate(rest):
             first = jnp.where(t >= self.times[k], value, first)
@@ -81,18 +90,25 @@ class Piecewise(AbstractTimeFunction):
 
 
 class Table(AbstractTimeFunction):
-    """A function of time from samples, piecewise linear or piecewise constant.
+    """A function from samples, piecewise linear or piecewise constant: of time, or of any other variable.
 
     For measured or planned forces: `JointForce("motor", "O.angle", Table(ts, torques))`. Before the first sample it
     has the first value, after the last one the last value. `simulate` ends a step at each sample, where a function
     made with `jnp.interp` costs many rejected steps and accuracy. Differentiable with respect to `times` and `values`.
     A sampled motion needs `SmoothingSpline`, which has continuous accelerations and needs no such steps.
 
-    **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`;
-    `order`: 1, linear between the samples (the slope jumps), or 0, constant from each sample on (the value jumps).
+    As a characteristic, of a torque over a speed, say, a law calls it with that variable. Steps end at the samples of
+    what a law calls with its argument `t` itself, and of nothing else (`table(t - 1.0)` is a curve, too).
+
+    **Arguments:** `times` `[s]`, or values of the other variable, increasing, `(samples,)`; `values`, `(samples,)` or
+    `(samples, components)`; `order`: 1, linear between the samples (the slope jumps), or 0, constant from each sample
+    on (the value jumps).
 
     **Raises:** `MechanismError` for shapes that do not match, times that do not increase, or numbers that are not
     finite.
+
+        >>> torque = mbd.Table([0.0, 10.0, 50.0], [8.0, 6.0, 0.0])  # [N m] over a speed [rad/s]
+        >>> motor = pl.JointForce("motor", "O.angle", lambda t, angle, rate, curve: curve(rate), parameters=torque)
     """
 
     times: Float[Array, " samples"]
@@ -109,7 +125,7 @@ class Table(AbstractTimeFunction):
                 f"Table: values must have a row for each of the {len(self.times)} times, got shape {self.values.shape}."
             )
 
-    def __call__(self, t: Scalar, *args: Any) -> Any:
+    def value(self, t: Scalar, *args: Any) -> Any:
         last = len(self.times) - 1
         k = jnp.searchsorted(self.times, t, side="right") - 1
         if self.order == 0 or last == 0:
@@ -123,7 +139,7 @@ class Table(AbstractTimeFunction):
 def _times(kind: str, times: Any, strict: bool) -> Array:
     array = _finite(kind, "times", times)
     if array.ndim != 1 or not len(array):
-        raise MechanismError(f"{kind}: times must be a sequence of at least one time [s], got shape {array.shape}.")
+        raise MechanismError(f"{kind}: times must be a sequence of at least one number, got shape {array.shape}.")
     if is_concrete(array):
         values = np.asarray(array)
         steps = np.diff(values)
@@ -131,8 +147,8 @@ def _times(kind: str, times: Any, strict: bool) -> Array:
         if wrong.any():
             k = int(np.argmax(wrong))
             raise MechanismError(
-                f"{kind}: times must increase: times[{k + 1}] = {values[k + 1]:g} s does not come after times[{k}] = "
-                f"{values[k]:g} s."
+                f"{kind}: times must increase: times[{k + 1}] = {values[k + 1]:g} does not come after times[{k}] = "
+                f"{values[k]:g}."
             )
     return array
 

@@ -13,10 +13,18 @@ from jaxmbd.identification._parameters import Build
 from jaxmbd.model.body.checks import check_callable, check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._least_squares import begin, rounds
-from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
-from jaxmbd.optimal_design._multipliers import Multipliers, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
-from jaxmbd.optimal_design._problem import Problem, check_problem, evaluated, residuals, violations
+from jaxmbd.optimal_design._limits import TOLERANCE, Margin, limits_of, margin_of
+from jaxmbd.optimal_design._multipliers import Multipliers, by_constraint, multipliers_of
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve
+from jaxmbd.optimal_design._problem import (
+    Point,
+    Problem,
+    check_problem,
+    evaluated,
+    linearised,
+    residuals,
+    violations,
+)
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.printing import count_of
@@ -258,24 +266,36 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
         for k, s in ((k, searches[k]) for k in order)
     )
     x = jnp.asarray(best.x)
-    margins = _margins(problem, x)
-    mechanism = variables.mechanism(x)
-    bounds = variables.on_bounds(x)
+    values = _values(problem, x)
+    margins = _margins(problem, values, None)
     is_minimum = np.isfinite(best.objective) and all(margin.kept for margin in margins)
-    sizes = {margin.name: margin.value.size for margin in margins}
+    at, multipliers = linearised(x, problem) if is_minimum else None, None
+    if at is not None and all(np.isfinite(row).all() for row in jax.tree.leaves(at[1])):
+        margins = _margins(problem, values, at[1])
+        multipliers = multipliers_of(problem, best.x, at, values)
     return Design(
-        variables.values(x), best.objective, mechanism, margins, bounds, starts,
+        variables.values(x), best.objective, variables.mechanism(x), margins, variables.on_bounds(x), starts,
         outcome or _outcome(best, margins, len(searches)), variables.labels, np.asarray(variables.physical(x)),
-        variables.units, multipliers_of(problem, best.x, sizes) if is_minimum else None,
+        variables.units, multipliers,
     )  # fmt: skip
 
 
-def _margins(problem: Problem, x: jax.Array) -> tuple[Margin, ...]:
+def _values(problem: Problem, x: jax.Array) -> dict[str, np.ndarray]:
+    """The values of all constraints, NaN if an analysis raises."""
     try:
-        _, values = evaluated(x, problem)
+        return {name: np.asarray(value) for name, value in evaluated(x, problem)[1].items()}
     except RUN_TIME_ERRORS:
-        values = {name: np.full(1, np.nan) for name in problem.limits}
-    return tuple(margin_of(name, limit, np.asarray(values[name]), TOLERANCE) for name, limit in problem.limits.items())
+        return {name: np.full(1, np.nan) for name in problem.limits}
+
+
+def _margins(problem: Problem, values: dict[str, np.ndarray], slopes: Point | None) -> tuple[Margin, ...]:
+    """The margins of all constraints; `slopes`: the derivatives of their rows, if they are known."""
+    rows = (
+        {}
+        if slopes is None
+        else by_constraint(problem, values, *map(np.asarray, (slopes.inequalities, slopes.equations)))
+    )
+    return tuple(margin_of(name, limit, values[name], rows.get(name)) for name, limit in problem.limits.items())
 
 
 def _rank(search: Search) -> tuple[bool, float]:

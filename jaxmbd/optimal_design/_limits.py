@@ -14,7 +14,10 @@ from jaxmbd.errors import MechanismError, shown
 from jaxmbd.model.body.checks import check_instance, check_mapping, check_some
 from jaxmbd.user_functions import user_array
 
-ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
+TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none
+# A limit counts as active if the margin is at most the first, as a share of the scale, and either at most the second,
+# as a share of the limit itself, or gone if a variable moves by the third, a share of its range.
+_ACTIVE, _ACTIVE_OF_LIMIT, ON_BOUND = 1e-5, 1e-2, 1e-6
 _NOT_FINITE = 1e3  # violation, as a multiple of the scale, that stands for a value that is not finite
 
 
@@ -79,6 +82,23 @@ class Limit(eqx.Module):
         rows += [] if self.upper is None else [jnp.ravel(self.upper) - value]
         return jnp.concatenate(rows) / self.size()
 
+    def active(self, value: Float[np.ndarray, " k"], slopes: Float[np.ndarray, "rows n"] | None = None) -> np.ndarray:
+        """Return of each row of `margins` whether the value lies on that limit; `equals` always holds it.
+
+        `slopes`: the derivatives of the margins by the variables, in shares of their ranges, if they are known. A limit
+        that does not change by what counts as a violation, however the variables change, can hold nothing: such as one
+        on a closure error, whose square is zero with its derivative.
+        """
+        margins = np.asarray(self.margins(jnp.asarray(value)))
+        steepness = np.zeros(len(margins)) if slopes is None else np.linalg.norm(slopes, axis=1)
+        has_slope = np.ones(len(margins), bool) if slopes is None else steepness > TOLERANCE
+        if self.equals is not None:
+            return has_slope
+        ends = [np.broadcast_to(np.ravel(end), np.shape(value)) for end in (self.lower, self.upper) if end is not None]
+        own = np.abs(np.concatenate(ends)) / float(self.size())
+        near = np.maximum(np.where(own > 0, _ACTIVE_OF_LIMIT * own, np.inf), ON_BOUND * steepness)
+        return has_slope & (margins <= np.minimum(near, _ACTIVE))
+
     def derivatives(self, multipliers: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
         """Return the derivatives of the least objective by the limits, from the multipliers of `margins`: of each
         number by the limit on which it lies."""
@@ -115,7 +135,8 @@ class Margin:
     - `limits`: its limits as text;
     - `margin`: the least distance from a limit, negative if one is violated, in the unit of the value; for `equals`
       minus the largest difference;
-    - `active`: whether the value lies on a limit; `kept`: whether all limits are kept; `unit`.
+    - `active`: whether the value lies on a limit that has a derivative there; `kept`: whether all limits are kept;
+    - `unit`.
     """
 
     name: str
@@ -134,14 +155,15 @@ class Margin:
         return [name, low if low == high else f"{low} … {high}", self.limits, f"{self.margin:.3g}", remark]
 
 
-def margin_of(name: str, limit: Limit, value: np.ndarray, tolerance: float) -> Margin:
-    """Return the margin of a constraint for its value; `tolerance`: the scaled violation that counts as none."""
+def margin_of(name: str, limit: Limit, value: np.ndarray, slopes: np.ndarray | None = None) -> Margin:
+    """Return the margin of a constraint for its value; `slopes`: as for `Limit.active`."""
     size, scaled = float(limit.size()), np.asarray(limit.margins(jnp.asarray(value)))
     least = -float(np.max(np.abs(scaled))) if limit.equals is not None else float(np.min(scaled))
-    kept = bool(np.isfinite(scaled).all()) and least >= -tolerance
+    kept = bool(np.isfinite(scaled).all()) and least >= -TOLERANCE
     ends = [("≥", limit.lower), ("≤", limit.upper), ("=", limit.equals)]
     text = ", ".join(f"{sign} {_shown(end)}" for sign, end in ends if end is not None)
-    return Margin(name, value, text, least * size, kept and least <= ACTIVE, kept, limit.unit)
+    is_active = kept and bool(limit.active(value, slopes).any())
+    return Margin(name, value, text, least * size, is_active, kept, limit.unit)
 
 
 def _shown(end: Any) -> str:

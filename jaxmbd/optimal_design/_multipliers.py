@@ -21,9 +21,8 @@ import numpy as np
 import scipy.optimize as spo
 from jaxtyping import Float
 
-from jaxmbd.optimal_design._limits import ACTIVE
-from jaxmbd.optimal_design._problem import Problem, linearised
-from jaxmbd.optimal_design._variables import ON_BOUND
+from jaxmbd.optimal_design._limits import ON_BOUND
+from jaxmbd.optimal_design._problem import Point, Problem
 
 
 @dataclass(frozen=True)
@@ -48,49 +47,56 @@ class Multipliers:
     unique: bool
 
 
-def multipliers_of(problem: Problem, x: Float[np.ndarray, " n"], sizes: Mapping[str, int]) -> Multipliers | None:
-    """Return the multipliers at a point that keeps all constraints; None if derivatives there are not finite.
+def multipliers_of(
+    problem: Problem, x: Float[np.ndarray, " n"], at: tuple[Point, Point], values: Mapping[str, np.ndarray]
+) -> Multipliers:
+    """Return the multipliers at a point that keeps all constraints.
 
-    `sizes`: how many numbers each constraint has.
+    `at`: the problem `linearised` there, with finite derivatives; `values`: those of all constraints.
     """
-    value, slopes = linearised(jnp.asarray(x), problem)
-    if not all(np.isfinite(row).all() for row in jax.tree.leaves(slopes)):
-        return None
+    value, slopes = (jax.tree.map(np.asarray, part) for part in at)
     variables, n = problem.variables, len(x)
-    margins = np.concatenate([value.inequalities, x - np.asarray(variables.lower), np.asarray(variables.upper) - x])
     rows = np.concatenate([slopes.inequalities, np.eye(n), -np.eye(n), slopes.equations])
     limits, equations = len(value.inequalities), len(value.equations)
-    near = np.concatenate([np.full(limits, ACTIVE), np.full(2 * n, ON_BOUND)])
-    used = np.flatnonzero(np.concatenate([margins <= near, np.ones(equations, bool)]))
+    distances = np.concatenate([x - np.asarray(variables.lower), np.asarray(variables.upper) - x])
+    active = {
+        name: problem.limits[name].active(values[name], mine)
+        for name, mine in by_constraint(problem, values, slopes.inequalities, slopes.equations).items()
+    }
+    inside, exact = (
+        np.concatenate([np.zeros(0, bool), *(active[n] for n in active if (problem.limits[n].equals is None) == kind)])
+        for kind in (True, False)
+    )
+    used = np.flatnonzero(np.concatenate([inside, distances <= ON_BOUND, exact]))
     lengths = np.linalg.norm(rows[used], axis=1)
-    matrix = (rows[used] / np.where(lengths > 0, lengths, 1.0)[:, None]).T
-    found, gradient = np.zeros(len(rows)), np.asarray(slopes.objective)
+    matrix = (rows[used] / lengths[:, None]).T
+    found, gradient = np.zeros(len(rows)), slopes.objective
     if len(used):
         least = np.where(used < limits + 2 * n, 0.0, -np.inf)
         solved = spo.lsq_linear(matrix, gradient, (least, np.inf), method="bvls", tol=1e-15)
-        found[used] = solved.x / np.where(lengths > 0, lengths, 1.0)
+        found[used] = solved.x / lengths
     left = np.max(np.abs(gradient - rows.T @ found), initial=0.0)
     lower, upper = found[limits : limits + n], found[limits + n : limits + 2 * n]
     physical = jnp.asarray((lower - upper) / np.asarray(variables.scale))
+    of_rows = by_constraint(problem, values, found[:limits], found[len(found) - equations :])
     return Multipliers(
-        _by_constraint(problem, sizes, found[:limits], found[limits + 2 * n :]),
+        {name: problem.limits[name].derivatives(mine) for name, mine in of_rows.items()},
         jax.tree.map(np.asarray, variables.named(physical)),
         float(left),
         not len(used) or bool(np.linalg.matrix_rank(matrix) == len(used)),
     )
 
 
-def _by_constraint(
-    problem: Problem, sizes: Mapping[str, int], limits: np.ndarray, equations: np.ndarray
+def by_constraint(
+    problem: Problem, values: Mapping[str, np.ndarray], inequalities: np.ndarray, equations: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The derivatives by the limits by name, from the multipliers of all rows."""
+    """Return the rows of all constraints by name, one for each number and each of its limits."""
     found = {}
-    for name, size in sorted(sizes.items()):  # as JAX sorts dictionaries, and so the rows of a compiled function
+    for name, value in sorted(values.items()):  # as JAX sorts dictionaries, and so the rows of a compiled function
         limit = problem.limits[name]
         if limit.equals is not None:
-            mine, equations = equations[:size], equations[size:]
+            found[name], equations = equations[: value.size], equations[value.size :]
         else:
-            rows = size * ((limit.lower is not None) + (limit.upper is not None))
-            mine, limits = limits[:rows], limits[rows:]
-        found[name] = limit.derivatives(mine)
+            count = value.size * ((limit.lower is not None) + (limit.upper is not None))
+            found[name], inequalities = inequalities[:count], inequalities[count:]
     return found

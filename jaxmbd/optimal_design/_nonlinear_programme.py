@@ -12,12 +12,12 @@ import numpy as np
 import scipy.optimize as spo
 from jaxtyping import Float
 
+from jaxmbd.optimal_design._limits import TOLERANCE
 from jaxmbd.optimal_design._problem import Point, Problem, linearised
 
 Method = Literal["slsqp", "trust-constr"]
 
 RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
-TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none
 _PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
 _WORSE = 1e20  # scaled objective where something is not finite: the line search then takes a shorter step

@@ -352,8 +352,8 @@ def _shooting(
     **Raises:** `MechanismError` unless the coordinates determine the position.
     """
     segments = len(nodes) - 1
-    rank = 0 if start.rank is None else int(start.rank)
-    if start.rank is not None and mechanism.nv - rank != len(names):
+    rank = int(start.rank)
+    if rank >= 0 and mechanism.nv - rank != len(names):
         raise MechanismError(
             f"optimal_control: the mechanism has {mechanism.nv - rank} degrees of freedom, and coordinates names "
             f"{len(names)}: {', '.join(names)}. Name as many as determine its position."

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
+from jaxmbd.arrays import Function, Point, Scalar, as_float
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.joint.joint import AbstractPair
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
@@ -114,22 +114,31 @@ def _holding_effort(at: Configuration, coordinate: str) -> Scalar:
     return least_norm(rows.T, -at.force(still))[-1]
 
 
-def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number) -> Float[Array, "3"]:
+def crank_margins(ground: Any, crank: Any, coupler: Any, rocker: Any) -> Float[Array, "3"]:
     """Return three lengths that are all positive if the crank of a four-bar turns round while the rocker swings.
 
     `(k + r − g − c,  g + r − c − k,  g + k − c − r)`, Grashof's condition with the crank as the shortest link
 
     **Arguments:** the lengths `g, c, k, r` of the ground link, crank, coupler and rocker `[m]`.
 
-    **Returns:** the margins `[m]`, for a `Limit(…, lower=0.0)`.
+    **Returns:** the margins `[m]`, for a `Limit(…, lower=0.0)`. Traced lengths of which one is not positive have no
+    margin above that length.
+
+    **Raises:** `MechanismError` unless the lengths are positive numbers, as far as their values are known.
 
         >>> print(mbd.optimal_design.crank_margins(2.0, 0.5, 1.5, 1.2).round(4))
         [0.2 1.2 1.8]
 
     Source: Grashof, *Theoretische Maschinenlehre* (1883).
     """
-    g, c, k, r = (as_float(x) for x in (ground, crank, coupler, rocker))
-    return jnp.stack([k + r - g - c, g + r - c - k, g + k - c - r])
+    given = {"ground": ground, "crank": crank, "coupler": coupler, "rocker": rocker}
+    lengths = {name: as_float(value) for name, value in given.items()}
+    for name, length in lengths.items():
+        check_finite("crank_margins", name, length)
+        check_number("crank_margins", name, length, "m")
+    g, c, k, r = lengths.values()
+    margins, least = jnp.stack([k + r - g - c, g + r - c - k, g + k - c - r]), jnp.min(jnp.stack([g, c, k, r]))
+    return jnp.where(least > 0, margins, jnp.minimum(margins, least))
 
 
 def _over(mechanism: Mechanism, motion: State | Solution, of: Function, *arguments: Any) -> Array:

@@ -20,7 +20,6 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._defects import defect_of
 from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
-from jaxmbd.optimal_design._nonlinear_programme import TOLERANCE
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
@@ -264,7 +263,7 @@ def _values(positions: Positions, z: Array) -> dict[str, Array]:
 def _margins(positions: Positions, z: Array) -> tuple[Margin, ...]:
     values = _values(positions, z) if positions.limits else {}
     limits = positions.limits.items()
-    return tuple(margin_of(name, limit, np.asarray(values[name]), TOLERANCE) for name, limit in limits)
+    return tuple(margin_of(name, limit, np.asarray(values[name])) for name, limit in limits)
 
 
 def _result(positions: Positions, found: list[_Linkage], verdicts: list[str], outcome: str) -> Synthesis:

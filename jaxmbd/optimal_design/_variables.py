@@ -23,12 +23,12 @@ from jaxmbd.identification._parameters import Build, Parameter, Parameters, coll
 from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded
 from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.optimal_design._limits import ON_BOUND
 from jaxmbd.user_functions import call_user
 
 _LEAST = 1e-6  # least value of a positive variable, as a share of its starting value
 _RANGES = Unbounded, Positive, Bounded, Box
 _SPREAD = 3.0  # random starts of a positive variable: its starting value times or divided by up to this factor
-ON_BOUND = 1e-6  # share of the width of a range (or of the scale): a variable that is closer to a bound lies on it
 
 
 class Variables(eqx.Module):

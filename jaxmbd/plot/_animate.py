@@ -17,7 +17,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import as_path, check_instance
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
-from jaxmbd.scene.recording import scene_of
+from jaxmbd.scene.recording import scene_of, until_failure
 from jaxmbd.scene.scene import check_view
 
 _DPI = 120
@@ -65,15 +65,19 @@ def animate(
     if len(solution.ts) < 2:
         raise MechanismError("solution has a single time: draw(solution.mechanism, solution.state(0)) shows it.")
     reactions, trace = ((wanted,) if isinstance(wanted, str) else tuple(wanted) for wanted in (reactions, trace))
-    times = frame_times(np.asarray(solution.ts), fps, speed)
     check_view(solution.mechanism, (elev, azim))
+    solution, remark = until_failure(solution)
+    times = frame_times(np.asarray(solution.ts), fps, speed)
     scene = scene_of(solution, reactions, trace, times)
     picture = picture_of(scene, None, (elev, azim), has_title=True)
     clock = picture.title("", is_clock=True)
-    digits = max(0, -int(np.floor(np.log10(float(np.diff(times).min())) + 1e-9)))  # decimals that tell frames apart
+    digits = max(
+        0, -int(np.floor(np.log10(float(np.diff(times).min(initial=1.0))) + 1e-9))
+    )  # decimals that tell frames apart
 
     def show(k: int) -> list[Artist]:
-        clock.set_text(f"$t$ = {times[k]:.{digits}f} s")
+        ended = "   the motion failed" if remark and k == len(times) - 1 else ""
+        clock.set_text(f"$t$ = {times[k]:.{digits}f} s{ended}")
         return [*picture.move(k), clock]
 
     show(0)

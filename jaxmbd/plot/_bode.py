@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES
 from jaxmbd.scene.pieces import GREY
 
@@ -53,7 +53,7 @@ def bode(
     pairs, units = [(i, j) for i in rows for j in columns], set()
     for line, (i, j) in enumerate(pairs):
         name, style = (
-            f"{system.outputs[i]} / {system.inputs[j]}",
+            plain(f"{system.outputs[i]} / {system.inputs[j]}"),
             {"color": CURVES[line % len(CURVES)], "linewidth": 1.5},
         )
         gain = gains[:, i, j]

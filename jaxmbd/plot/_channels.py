@@ -10,7 +10,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK
 
@@ -73,7 +73,7 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
 def _draw(axes: Axes, panel: Panel, ts: np.ndarray) -> None:
     """Draw the lines and samples of one panel, with a legend if there are several."""
     for k, curve in enumerate(panel.curves):
-        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": curve.label}
+        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": plain(curve.label)}
         axes.plot(ts, curve.values, linestyle=_DASHES[k // _MANY % len(_DASHES)], linewidth=1.5, **style)
         if curve.measured is not None:
             _dots(axes, *curve.measured, style)
@@ -100,13 +100,16 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
 # --- experiments ----------------------------------------------------------------------------------------
 
 
-def fit(results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]]) -> np.ndarray:
+def fit(
+    results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]], *, width: float | None = None
+) -> np.ndarray:
     """Draw measured samples, predictions and residuals, a column for each experiment.
 
     **Arguments:** a `Fit` or a `Prediction`, whose experiments are all drawn, or triples `(fit, experiment's number,
-    title)`.
+    title)`; `width` of the figure [in]; default: 3.2 for each experiment.
 
-    **Returns:** the axes, shape `(2, experiments)`: the channels above, model minus measured below.
+    **Returns:** the axes, shape `(2 units, experiments)`: for each unit the channels that have it and, below them,
+    model minus measured.
 
         >>> from jaxmbd import plot
         >>> axes = plot.fit(result)
@@ -115,33 +118,46 @@ def fit(results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]])
         results = [(results, k, f"experiment {k}") for k in range(len(results.experiments))]
     if not results:
         raise MechanismError("plot.fit needs at least one experiment.")
-    figure = new_figure(_COLUMN[0] * len(results) + 0.8, _COLUMN[1])
-    axes = figure.subplots(2, len(results), sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
+    units = {name: unit for one, number, _ in results for name, unit in _units(one, number).items()}
+    kinds = list(dict.fromkeys(units.values()))
+    size = _COLUMN[0] * len(results) + 0.8 if width is None else width, _COLUMN[1] * len(kinds)
+    layout: Any = {"sharex": "col", "sharey": "row", "squeeze": False, "height_ratios": (3, 2) * len(kinds)}
+    axes = new_figure(*size).subplots(2 * len(kinds), len(results), **layout)
     for column, (result, number, title) in zip(axes.T, results, strict=True):
-        _experiment(column, result, number)
-        column[0].set_title(title, fontsize=TEXT)
-        column[1].set_xlabel("time [s]", fontsize=TEXT)
-    units = results[0][0].channel_units()
-    unit = ", ".join(dict.fromkeys(units[name] for name in results[0][0].experiments[0].data))
-    tidy(axes[0, 0], ylabel=f"[{unit}]")
-    tidy(axes[1, 0], ylabel=f"model − measured [10⁻³ {unit}]")
-    axes[0, -1].legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        for k, unit in enumerate(kinds):
+            _experiment(column[2 * k : 2 * k + 2], result, number, [name for name in units if units[name] == unit])
+        column[0].set_title(plain(title), fontsize=TEXT)
+        column[-1].set_xlabel("time [s]", fontsize=TEXT)
+    for k, unit in enumerate(kinds):
+        above, below = axes[2 * k : 2 * k + 2]
+        tidy(above[0], ylabel=f"[{unit}]" if unit else "")
+        tidy(below[0], ylabel=f"model − measured [10⁻³ {unit}]" if unit else "model − measured [10⁻³]")
+        beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+        drawn = {line.get_label(): line for panel in above for line in panel.get_lines()}
+        above[-1].legend(handles=list(drawn.values()), fontsize=SMALL, frameon=False, **beside)
     return axes
 
 
-def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int) -> None:
-    """Draw one experiment: its channels above, their residuals below."""
+def _units(result: Fit | Prediction, number: int) -> dict[str, str]:
+    """The units of the channels of an experiment."""
+    units = result.channel_units()
+    return {name: units[name] for name in result.experiments[number].data}
+
+
+def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int, names: Sequence[str]) -> None:
+    """Draw those of some channels that an experiment has: above, and their residuals below."""
     experiment = result.experiments[number]
-    ts = np.asarray(experiment.ts)
+    ts, some = np.asarray(experiment.ts), slice(None, None, max(1, len(experiment.ts) // _DOTS))
     above, below = axes
-    for k, name in enumerate(experiment.data):
+    for k, name in enumerate(names):
+        if name not in experiment.data:
+            continue
+        style: Any = {"color": CURVES[k % len(CURVES)]}
+        dots: Any = {"marker": "o", "linestyle": "none", "markersize": 3.5, "markerfacecolor": "none"}
         measured = np.asarray(experiment.data[name])
-        colour = CURVES[k % len(CURVES)]
-        some = slice(None, None, max(1, len(ts) // _DOTS))
-        dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 3.5, "markerfacecolor": "none"}
-        above.plot(ts[some], measured[some], color=colour, label=f"{name}, measured", **dots)
-        above.plot(ts, result.predicted[number][name], color=colour, linewidth=1.2, label=f"{name}, model")
-        below.plot(ts, 1e3 * result.residuals[number][name], color=colour, linewidth=1.0)
+        above.plot(ts[some], measured[some], label=plain(f"{name}, measured"), **style, **dots)
+        above.plot(ts, result.predicted[number][name], label=plain(f"{name}, model"), linewidth=1.2, **style)
+        below.plot(ts, 1e3 * result.residuals[number][name], linewidth=1.0, **style)
     below.axhline(0.0, color=INK, linewidth=0.6)
     for panel in axes:
         panel.grid(True, color=PALE, linewidth=0.6)

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.assembly.multistart import guessed
-from jaxmbd.arrays import Number
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Number, as_float
+from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
 from jaxmbd.plot._space import SpacePicture
@@ -21,7 +23,7 @@ def draw(
     q: Any = None,
     *,
     axes: Axes | None = None,
-    t: Number = 0.0,
+    t: Number | None = None,
     reactions: Mapping[str, Any] | None = None,
     labels: bool = False,
     elev: Number | None = None,
@@ -41,7 +43,8 @@ def draw(
     - `q`: a `State`, or coordinates `(nq,)`: `solution.q[-1]`; by default the poses that the bodies were given, at
       which joints may be open;
     - `axes`: the axes to draw in, in space 3-D axes; default: a new figure;
-    - `t`: the time `[s]` at which applied forces are evaluated, with bodies at rest;
+    - `t`: the time `[s]` at which moving markers are drawn and applied forces are evaluated; default: that of the
+      state, 0 for coordinates. Forces are those at the speeds of the state, of bodies at rest for coordinates;
     - `reactions`: forces `(fx, fy)` or `(fx, fy, fz)` `[N]`, world axes, by the name of the joint: arrows on the
       joint's second body. `{"O": solution.reaction("O").force[-1]}`;
     - `labels`: True to write the names of bodies and joints;
@@ -60,10 +63,13 @@ def draw(
     check_mechanism(mechanism)
     check_view(mechanism, (elev, azim))
     qs = as_coordinates(guessed(mechanism, {}) if q is None else q)[None]
-    geometry = Geometry(mechanism, qs)
+    given, v = (q.t, q.v) if isinstance(q, State) else (0.0, jnp.zeros(mechanism.nv))
+    if t is not None:
+        check_finite("draw", "t", as_float(t), ())
+    ts = jnp.asarray(given if t is None else t, dtype=float)[None]
+    geometry = Geometry(mechanism, ts, qs)
     forces = checked_reactions(mechanism, reactions or {})
-    at_rest = jnp.asarray(t, dtype=float)[None], jnp.asarray(qs), jnp.zeros((1, mechanism.nv))
-    scene = Scene(geometry, forces, applied_forces(mechanism, *at_rest))
+    scene = Scene(geometry, forces, applied_forces(mechanism, ts, jnp.asarray(qs), jnp.asarray(v)[None]))
     picture = picture_of(scene, axes, (elev, azim))
     if labels:
         picture.write_labels()

@@ -1,12 +1,12 @@
 """`fit_report`: a fit as one self-contained HTML page, with its tables, pictures and what is to be said about it."""
 
-import base64
 import html
 import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,14 +15,38 @@ from jaxmbd.identification._diagnostics import summary
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import as_path, check_instance
 from jaxmbd.plot._channels import fit
-from jaxmbd.plot._style import SMALL, new_figure
+from jaxmbd.plot._style import PALE, SMALL, new_figure, plain
+from jaxmbd.scene.pages import page_theme
 
-_DRAWN = 6  # experiments whose samples are drawn
+_DRAWN, _BESIDE = 6, 3  # experiments whose samples are drawn, and how many of them side by side
+_WIDE = 10.5  # [in] the width of pictures that take the whole page
+_LEAST = 560  # [px] the least width at which a picture is shown: on a telephone it is moved sideways
+# Colours of pictures, and those of the page in their place, which are light or dark.
+_COLOURS = {"#222222": "ink", "#000000": "ink", "#808080": "grey", PALE: "pale"}
+_DARK_TEXT = "#010101"  # on pale colours, light or dark
 _STYLE = """
-body { font-family: system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; }
-table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem; text-align: right; }
-th { border-bottom: 1px solid #888; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
-img { max-width: 100%; } .warning { color: #a33; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 76rem; padding: 1rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.45 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.25rem; margin: 0 0 .6rem; } h2 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
+p { margin: .3rem 0; max-width: 60rem; } .warning { color: var(--warning); }
+.pair { display: flex; flex-wrap: wrap; gap: 0 3rem; } .pair > * { min-width: 0; }
+.pair > :first-child { flex: 1 1 30rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th { border-bottom: 1px solid var(--grey); font-weight: 600; } tr + tr td { border-top: 1px solid var(--pale); }
+td:first-child, th:first-child { text-align: left; padding-left: 0; }
+svg { display: block; height: auto; fill: var(--ink); }
+"""
+_HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>{style}</style>
 """
 
 
@@ -43,20 +67,23 @@ def fit_report(
         'fit.html'
     """
     check_instance("fit_report: result", result, Fit, "a Fit")
-    parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in summary(result))]
-    parts += [f'<p class="warning">{html.escape(text)}.</p>' for text in result.warnings]
-    parts += ["<h2>Estimates</h2>", _table(_estimates(result))]
+    said = [f"<p>{html.escape(text)}</p>" for text in summary(result)]
+    said += [f'<p class="warning">{html.escape(text)}.</p>' for text in result.warnings]
+    parts = [f"<h1>{html.escape(title)}</h1>", *said]
+    tables = [f"<div><h2>Estimates</h2>{_table(_estimates(result))}</div>"]
     names, correlation = result.correlation_of_rows()
     if correlation is not None and len(names) > 1:
-        parts += ["<h2>Correlations</h2>", _picture(_correlations(names, correlation))]
+        tables.append(f"<div><h2>Correlations</h2>{_picture(_correlations(names, correlation), is_wide=False)}</div>")
+    parts.append(f'<div class="pair">{"".join(tables)}</div>')
     compared: list[tuple[str, Fit | Prediction]] = [("Measured and predicted", result)]
     compared += [("Experiments that were not used", unseen)] if unseen is not None else []
     for heading, each in compared:
+        parts += [f"<h2>{heading}</h2>", _table(_errors(each))]
         drawn = [(each, k, f"experiment {k}") for k in range(min(len(each.experiments), _DRAWN))]
-        parts += [f"<h2>{heading}</h2>", _table(_errors(each)), _picture(fit(drawn)[0, 0].get_figure())]
-    page = f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        for start in range(0, len(drawn), _BESIDE):
+            parts.append(_picture(fit(drawn[start : start + _BESIDE], width=_WIDE)[0, 0].get_figure()))
     target = as_path("fit_report", path)
-    target.write_text(f"{page}<style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>", encoding="utf-8")
+    target.write_text(_HEAD.format(title=html.escape(title), style=page_theme() + _STYLE) + "".join(parts), "utf-8")
     return target
 
 
@@ -74,7 +101,8 @@ def _errors(result: Fit | Prediction) -> list[list[str]]:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = ([html.escape(cell) for cell in row] for row in rows)
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body)
-    return f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>{lines}</table>"
+    heading = "".join(f"<th>{cell}</th>" for cell in head)
+    return f'<div class="wide"><table><tr>{heading}</tr>{lines}</table></div>'
 
 
 def _correlations(names: Sequence[str], values: np.ndarray) -> Figure:
@@ -83,18 +111,27 @@ def _correlations(names: Sequence[str], values: np.ndarray) -> Figure:
     figure = new_figure(size + 0.8, size)
     axes = figure.subplots()
     axes.imshow(values, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+    names = [plain(name) for name in names]
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=SMALL)
     axes.set_yticks(range(len(names)), names, fontsize=SMALL)
     for i, j in np.ndindex(values.shape):
         if np.isfinite(values[i, j]):
-            colour = "white" if abs(values[i, j]) > 0.6 else "black"
+            colour = "white" if abs(values[i, j]) > 0.6 else _DARK_TEXT
             axes.text(j, i, f"{values[i, j]:+.2f}", ha="center", va="center", fontsize=SMALL - 1, color=colour)
     return figure
 
 
-def _picture(figure: object) -> str:
+def _picture(figure: object, is_wide: bool = True) -> str:
+    """A figure as part of the page, in its colours and, if it is wide, over its whole width."""
     assert isinstance(figure, Figure)
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=110)
+    stream, wide = io.StringIO(), figure.get_size_inches()[0]
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "jaxmbd"}):  # a fit has one report
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     plt.close(figure)
-    return f'<p><img alt="" src="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"></p>'
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    for colour, name in _COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    size = f"width: 100%; min-width: {_LEAST}px" if is_wide else f"width: {wide:.2f}in"
+    sized = text.replace("<svg", f'<svg style="{size}"', 1)
+    return f'<div class="wide">{sized}</div>'

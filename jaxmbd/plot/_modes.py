@@ -99,7 +99,8 @@ def _picture(
     size = _scale(system, whole) if scale is None else float(scale)
     qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(size * steps))])
     check_view(mechanism, view)
-    picture = picture_of(Scene(Geometry(mechanism, qs)), axes, view, has_ghost=True, has_title=True)
+    geometry = Geometry(mechanism, np.full(len(qs), float(system.t)), qs)
+    picture = picture_of(Scene(geometry), axes, view, has_ghost=True, has_title=True)
     picture.title(_title(normal_modes, k))
     picture.move(1)
     return picture
@@ -114,7 +115,7 @@ def _scale(system: LinearSystem, steps: np.ndarray) -> float:
     tiny = _TINY / np.abs(steps).max()
     qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(tiny * steps))])
     mechanism, dim = system.mechanism, system.mechanism.space.dim
-    poses = poses_of(mechanism, qs)
+    poses = poses_of(mechanism, np.full(len(qs), float(system.t)), qs)
     markers = [body.at() for body in mechanism.bodies]
     markers += [marker for part in drawn_parts(mechanism) for marker in markers_of(part)]
     extent = float(np.ptp([place_of(mechanism, marker).point(poses)[0] for marker in markers], axis=0).max()) or 1.0

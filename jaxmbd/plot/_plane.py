@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 
-from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.motion import Poses
 from jaxmbd.scene.pieces import PIN_LAYER, Piece
 from jaxmbd.scene.scene import Arrow, Legend, Scene, Trace
@@ -68,7 +68,7 @@ class PlanePicture:
         for label in self.scene.labels():
             x, y = label.place.point(self.scene.motion.at(0)) + self.scene.size * np.array(label.shift)
             write: Any = {"va": "top", "style": "italic"} if label.is_body else {"va": "bottom"}
-            self.axes.text(x, y, label.text, color=label.colour, **label_style(_TEXT_LAYER), **write)
+            self.axes.text(x, y, plain(label.text), color=label.colour, **label_style(_TEXT_LAYER), **write)
 
     def title(self, text: str, is_clock: bool = False) -> Text:
         """Write a title at the top left."""
@@ -123,4 +123,4 @@ def _add_legend(axes: Axes, arrow: Quiver, legend: Legend, x: float, y: float) -
     """Add the arrow of the legend from a point [m] to the right."""
     tip = x + legend.length  # matplotlib positions a key with its label on the right by the tip
     style: Any = {"labelpos": "E", "labelsep": 0.08, "coordinates": "data", "fontproperties": {"size": SMALL}}
-    axes.quiverkey(arrow, tip, y, legend.value, legend.text, **style)
+    axes.quiverkey(arrow, tip, y, legend.value, plain(legend.text), **style)

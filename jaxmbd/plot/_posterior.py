@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Posterior
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES
 
 _WIDTH, _HEIGHT = 2.4, 1.5  # [in] of one panel
@@ -50,7 +50,9 @@ def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[st
         ax.hist(x, np.linspace(*ends, _BINS + 1), density=True, color=CURVES[5], label="samples")
         at = np.linspace(*ends, 201)
         ax.plot(at, scipy.stats.norm.pdf(at), color=CURVES[1], linewidth=1.5, label="Laplace approximation")
-        ax.set_title(f"{name} = {centre:.5g} ± {deviation:.2g} {samples.units[name]}", fontsize=SMALL, loc="left")
+        ax.set_title(
+            plain(f"{name} = {centre:.5g} ± {deviation:.2g} {samples.units[name]}"), fontsize=SMALL, loc="left"
+        )
         ax.set_yticks([])
         tidy(ax)
         ax.spines["left"].set_visible(False)

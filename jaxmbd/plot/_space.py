@@ -18,7 +18,7 @@ from mpl_toolkits.mplot3d.art3d import Line3D, Poly3DCollection
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._plane import label_style
-from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain
 from jaxmbd.scene.pieces import GREY, INK, REACTION, Piece
 from jaxmbd.scene.scene import AZIM, ELEV, Legend, Limits, Scene, Trace, View
 from jaxmbd.scene.surfaces import Faces, arrow, joined, normals
@@ -111,7 +111,7 @@ class SpacePicture:
             point = label.place.point(self.scene.motion.at(0))
             x, y, z = point + self.scene.size * (label.shift[0] * right + label.shift[1] * up)
             write: Any = {"va": "top", "style": "italic"} if label.is_body else {"va": "bottom"}
-            self.axes.text(x, y, z, label.text, color=label.colour, **label_style(_TEXT_LAYER), **write)
+            self.axes.text(x, y, z, plain(label.text), color=label.colour, **label_style(_TEXT_LAYER), **write)
 
     def title(self, text: str, is_clock: bool = False) -> Text:
         """Write a title at the top left, or a clock at the top right of a new figure."""
@@ -164,7 +164,7 @@ def _add_legend(axes: Axes3D, legend: Legend, limits: Limits) -> None:
     style = {"color": REACTION, "linewidth": 2.2, "clip_on": False, "zorder": 9, "solid_capstyle": "butt"}
     axes.add_artist(Line2D([x, x + length], [y, y], marker=">", markevery=[1], markersize=7, **style))
     text = {"fontsize": SMALL, "color": INK, "va": "center", "transform": axes.transData}
-    axes.text2D(x + length + 2 * gap, y, legend.text, **text)
+    axes.text2D(x + length + 2 * gap, y, plain(legend.text), **text)
 
 
 # --- axes -----------------------------------------------------------------------------------------------

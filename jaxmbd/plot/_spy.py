@@ -12,7 +12,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
-from jaxmbd.plot._style import PALE, TEXT, new_figure
+from jaxmbd.plot._style import PALE, TEXT, new_figure, plain
 from jaxmbd.scene.pieces import GREY, INK
 
 _ZERO = 1e-12  # the size of rounding errors, such as cosines of right angles, relative to the largest entry of a row
@@ -114,6 +114,7 @@ def _lines(axes: Axes, sizes: list[int], nv: int) -> None:
 def _names(axes: Axes, labels: list[str], sizes: list[int]) -> None:
     """Write the names of the blocks on the left and at the top, in smaller type if there are many."""
     middles = np.cumsum(sizes) - np.array(sizes) / 2
+    labels = [plain(label) for label in labels]
     size = float(np.clip(180 / len(labels), 4.5, 8.0))
     axes.set_xticks(middles, labels, rotation=90, fontsize=size)
     axes.set_yticks(middles, labels, fontsize=size)

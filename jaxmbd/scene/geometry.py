@@ -7,8 +7,10 @@ import numpy as np
 
 from jaxmbd.errors import unknown
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.force.force import AbstractForce
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.sensor import Point
+from jaxmbd.model.sensor import AbstractSensor, Point
 from jaxmbd.planar import Torque
 from jaxmbd.scene.motion import Place, place_of, poses_of
 from jaxmbd.scene.surfaces import EquivalentSolid, equivalent_solid, spread
@@ -26,20 +28,23 @@ _DISC = 0.5  # a solid is a disc if its half-extent along a bar is below this sh
 
 
 class Geometry:
-    """A mechanism over a motion `(times, nq)`, with the size of its symbols [m], which follows from both unless given.
+    """A mechanism over a motion: its coordinates `(times, nq)` at times `(times,)` [s], with the size of its symbols
+    [m], which follows from both unless given.
 
-    `corners`: the centre of mass and the markers of each body, in its own frame; `ground`: the markers of the ground;
+    `corners`: the centre of mass and the markers that are fixed on each body, in its own frame; `ground`: the markers
+    that are fixed on the ground; `moving`: the markers that move on a body or the ground;
     in space, `discs`: radii of rolling discs by body; `solids`: the equivalent solids of bodies that are drawn as such;
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
 
-    def __init__(self, mechanism: Mechanism, qs: Any, size: float | None = None) -> None:
+    def __init__(self, mechanism: Mechanism, ts: Any, qs: Any, size: float | None = None) -> None:
         self.mechanism, self.dim = mechanism, mechanism.space.dim
-        self.motion = poses_of(mechanism, qs)
+        self.motion = poses_of(mechanism, ts, qs)
         places = [self.place(marker) for part in drawn_parts(mechanism) for marker in markers_of(part)]
         bodies = range(len(mechanism.bodies))
-        self.corners = [_corners([p.offset for p in places if p.body == i], self.dim) for i in bodies]
-        self.ground = np.array([p.offset for p in places if p.body < 0]).reshape(-1, self.dim)
+        self.corners = [_corners([p.offset for p in places if p.frame == i], self.dim) for i in bodies]
+        self.ground = np.array([p.offset for p in places if p.frame < 0]).reshape(-1, self.dim)
+        self.moving = list({p.frame: p for p in places if p.frame != p.body}.values())
         rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
         self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
         bare = self._extent([0.0] * len(bodies))
@@ -61,6 +66,10 @@ class Geometry:
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
         """True if two points coincide at the size of the symbols."""
         return bool(np.linalg.norm(a - b) <= _SAME * self.size)
+
+    def coincide(self, a: Place, b: Place) -> bool:
+        """True if two places are fixed to each other, at one point."""
+        return a.frame == b.frame and self.same(a.offset, b.offset)
 
     def travel(self, a: Place, b: Place) -> tuple[np.ndarray, np.ndarray]:
         """The least and greatest coordinates of `b` along the axes of `a` over the motion [m]."""
@@ -86,6 +95,7 @@ class Geometry:
             turned = np.einsum("tij,kj->tki", self.motion.rotation[:, i], corners)
             points = (turned + self.motion.position[:, None, i]).reshape(-1, self.dim)
             bounds += [points - reach[i], points + reach[i]]
+        bounds += [place.point(self.motion) for place in self.moving]
         return float(np.ptp(np.concatenate([*bounds, self.ground]), axis=0).max())
 
     def _solid(self, body: int, bare: float) -> EquivalentSolid | None:
@@ -101,7 +111,7 @@ class Geometry:
         if body in self.discs:
             return None
         if len(corners) == 1:
-            alone = bare == 0 or (len(self.corners) == 1 and len(self.ground) == 0)
+            alone = bare == 0 or (len(self.corners) == 1 and len(self.ground) == len(self.moving) == 0)
             return solid if alone else solid.limited(_FREE * bare)
         size = symbol_size(bare, [])
         if spread(corners, _FLAT * size) != 1:
@@ -140,9 +150,7 @@ def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
     """
     if isinstance(part, Torque):
         return (part.on,)
-    if isinstance(getattr(part, "at", None), AbstractMarker):
-        return (part.at,)
-    return tuple(getattr(part, "markers", ()))
+    return part.markers if isinstance(part, AbstractJoint | AbstractForce | AbstractSensor) else ()
 
 
 def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:

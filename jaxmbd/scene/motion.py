@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,13 +13,14 @@ from jaxmbd.analyses.state import State
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.body import GROUND, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 class Poses(NamedTuple):
-    """Positions `(..., n, dim)` [m] and rotation matrices `(..., n, dim, dim)` of bodies and, last, of the ground."""
+    """Positions `(..., n, dim)` [m] and rotation matrices `(..., n, dim, dim)` of frames: those of the bodies, then one
+    at each marker that moves on its body, with the axes of the body, and last that of the ground."""
 
     position: np.ndarray
     rotation: np.ndarray
@@ -29,19 +31,23 @@ class Poses(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A frame on a body: its origin `(dim,)` [m] and axes in the body's frame; `body` is -1 for the ground."""
+    """A frame on a body: its origin `(dim,)` [m] and its axes in one of the frames of `Poses`.
+
+    `body` is -1 for the ground; `frame` is that of the body, or of a marker that moves on it.
+    """
 
     body: int
+    frame: int
     offset: np.ndarray
     rotation: np.ndarray
 
     def point(self, poses: Poses) -> np.ndarray:
         """The origin in the world [m]; poses may have a leading time axis."""
-        return poses.position[..., self.body, :] + poses.rotation[..., self.body, :, :] @ self.offset
+        return poses.position[..., self.frame, :] + poses.rotation[..., self.frame, :, :] @ self.offset
 
     def axes(self, poses: Poses) -> np.ndarray:
         """The axes in the world, as columns."""
-        return poses.rotation[..., self.body, :, :] @ self.rotation
+        return poses.rotation[..., self.frame, :, :] @ self.rotation
 
     def put(self, points: np.ndarray, poses: Poses) -> np.ndarray:
         """Transform points `(..., dim)` from this frame to the world."""
@@ -53,7 +59,20 @@ def place_of(mechanism: Mechanism, marker: Any) -> Place:
     names = [body.name for body in mechanism.bodies]
     body = -1 if marker.body == GROUND else names.index(marker.body)
     turn = np.asarray(marker.angle if mechanism.space.dim == 2 else marker.rotation, dtype=float)
-    return Place(body, np.asarray(marker.position, dtype=float), rotations(np.atleast_1d(turn)))
+    axes = rotations(np.atleast_1d(turn))
+    if not isinstance(marker, AbstractMovingMarker):
+        return Place(body, body, np.asarray(marker.position, dtype=float), axes)
+    number = next(k for k, other in enumerate(moving_markers(mechanism)) if eqx.tree_equal(marker, other))
+    return Place(body, len(names) + number, np.zeros(mechanism.space.dim), axes)
+
+
+def moving_markers(mechanism: Mechanism) -> tuple[AbstractMovingMarker, ...]:
+    """The markers of a mechanism that move on their bodies, each once."""
+    found = list[AbstractMovingMarker]()
+    for leaf in jax.tree.leaves(mechanism, is_leaf=lambda node: isinstance(node, AbstractMovingMarker)):
+        if isinstance(leaf, AbstractMovingMarker) and not any(eqx.tree_equal(leaf, other) for other in found):
+            found.append(leaf)
+    return tuple(found)
 
 
 def rotations(turns: np.ndarray) -> Float[np.ndarray, "*batch dim dim"]:
@@ -97,8 +116,8 @@ def as_coordinates(q: Any) -> np.ndarray:
         ) from error
 
 
-def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies pose"]:
-    """The poses of all bodies and, last, of the ground, as numbers, at coordinates `(times, nq)`, which are checked."""
+def poses_at(mechanism: Mechanism, ts: Any, qs: Any) -> Float[np.ndarray, "times frames pose"]:
+    """The frames of `Poses` as numbers, at times `(times,)` [s] and coordinates `(times, nq)`, which are checked."""
     qs, space = as_coordinates(qs), mechanism.space
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
         names = ", ".join(mechanism.coordinate_names)
@@ -110,20 +129,34 @@ def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies p
     if mechanism.coordinates == "absolute":
         poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:
-        poses = np.asarray(_compiled_poses(mechanism, jnp.asarray(qs)))
+        poses = np.asarray(_compiled_poses(mechanism, jnp.asarray(ts, dtype=float), jnp.asarray(qs)))
     ground = np.broadcast_to(np.array(space.rest), (len(qs), 1, len(space.rest)))
-    return np.concatenate([poses, ground], axis=1)
+    fixed = np.concatenate([poses, ground], axis=1)
+    markers = moving_markers(mechanism)
+    if not markers:
+        return fixed
+    owners = fixed[:, [place_of(mechanism, marker).body for marker in markers]]
+    offsets = np.asarray(_compiled_offsets(markers, jnp.asarray(ts, dtype=float)))
+    R, dim = rotations(owners[..., space.dim :]), space.dim
+    position = owners[..., :dim] + np.einsum("tmij,tmj->tmi", R, offsets)
+    return np.concatenate([poses, np.concatenate([position, owners[..., dim:]], axis=-1), ground], axis=1)
 
 
 @cached_on_disk
-def _compiled_poses(mechanism: Mechanism, qs: Array) -> Array:
+def _compiled_poses(mechanism: Mechanism, ts: Array, qs: Array) -> Array:
     equations = Equations(mechanism)
-    return jax.vmap(lambda q: equations.at(jnp.zeros((), q.dtype), q).poses())(qs)
+    return jax.vmap(lambda t, q: equations.at(t, q).poses())(ts, qs)
 
 
-def poses_of(mechanism: Mechanism, qs: Any) -> Poses:
-    """The poses of all bodies and, last, of the ground, at coordinates `(times, nq)`."""
-    poses, dim = poses_at(mechanism, qs), mechanism.space.dim
+@cached_on_disk
+def _compiled_offsets(markers: tuple[AbstractMovingMarker, ...], ts: Array) -> Array:
+    """The positions `(times, markers, dim)` [m] of moving markers in the frames of their bodies."""
+    return jax.vmap(lambda t: jnp.stack([marker.at_time(t).position for marker in markers]))(ts)
+
+
+def poses_of(mechanism: Mechanism, ts: Any, qs: Any) -> Poses:
+    """The frames at times `(times,)` [s] and coordinates `(times, nq)`."""
+    poses, dim = poses_at(mechanism, ts, qs), mechanism.space.dim
     if dim == 3 and not np.any(poses[..., 3:], axis=-1).all():
         raise MechanismError("q holds Euler parameters that are all zero; (1, 0, 0, 0) is no rotation.")
     return Poses(poses[..., :dim], rotations(poses[..., dim:]))

@@ -26,6 +26,9 @@ def pieces_of(geometry: Geometry) -> list[Piece]:
     pieces = [*_supports(geometry)]
     for i in range(len(mechanism.bodies)):
         pieces += kind.body(geometry, i, _is_covered(geometry, geometry.centre(i)))
+    for place in geometry.moving:  # no part of the rigid body's outline
+        if place.body >= 0:
+            pieces.append(kind.link(geometry, mechanism.bodies[place.body].name, geometry.centre(place.body), place))
     for part in (*mechanism.with_reactions().values(), *mechanism.forces):
         pieces += symbol(geometry, part)
     for sensor in mechanism.sensors:
@@ -62,31 +65,33 @@ def _is_covered(geometry: Geometry, centre: Place) -> bool:
 
 def _is_marked(geometry: Geometry, place: Place) -> bool:
     """True if a joint or a centre of mass is drawn at a place."""
-    return _is_at(geometry, place, geometry.mechanism.joints) or geometry.same(place.offset, np.zeros(geometry.dim))
+    is_centre = place.body >= 0 and geometry.coincide(place, geometry.centre(place.body))
+    return is_centre or _is_at(geometry, place, geometry.mechanism.joints)
 
 
 def _is_at(geometry: Geometry, place: Place, joints: Iterable[Any]) -> bool:
     places = [geometry.place(marker) for joint in joints for marker in markers_of(joint)]
-    return any(other.body == place.body and geometry.same(other.offset, place.offset) for other in places)
+    return any(geometry.coincide(place, other) for other in places)
 
 
 def _supports(geometry: Geometry) -> Iterable[Piece]:
     """A stand for each point of the ground that supports a joint, and a wall for each spring and weld."""
-    kind, seen = _kind(geometry), list[np.ndarray]()
+    kind, seen = _kind(geometry), list[Place]()
     parts = [*geometry.mechanism.joints, *geometry.mechanism.forces]
     standing = [part for part in parts if isinstance(part, kind.STANDING)]
     fixed = [part for part in parts if isinstance(part, kind.WELDED | SpringDamper)]
     for part in (*standing, *fixed):
         for place, other in _on_ground(geometry, part):
-            if any(geometry.same(place.offset, point) for point in seen):
+            if any(geometry.coincide(place, before) for before in seen):
                 continue
-            seen.append(place.offset)
+            seen.append(place)
             if part in standing:
-                turn = kind.UPSIDE_DOWN if _hangs(geometry, place.offset, standing) else np.eye(geometry.dim)
-                yield kind.stand(geometry.size, Place(-1, place.offset, turn))
+                turn = kind.UPSIDE_DOWN if _hangs(geometry, place, standing) else np.eye(geometry.dim)
+                yield kind.stand(geometry.size, place._replace(rotation=turn))
             else:
-                away = other.point(geometry.motion.at(0)) - place.offset
-                yield kind.wall(geometry.size, Place(-1, place.offset, facing(away if np.any(away) else kind.UP)))
+                first = geometry.motion.at(0)
+                away = other.point(first) - place.point(first)
+                yield kind.wall(geometry.size, place._replace(rotation=facing(away if np.any(away) else kind.UP)))
 
 
 def _on_ground(geometry: Geometry, part: Any) -> Iterable[tuple[Place, Place]]:
@@ -98,13 +103,13 @@ def _on_ground(geometry: Geometry, part: Any) -> Iterable[tuple[Place, Place]]:
         yield b, a
 
 
-def _hangs(geometry: Geometry, point: np.ndarray, parts: list[Any]) -> bool:
+def _hangs(geometry: Geometry, support: Place, parts: list[Any]) -> bool:
     """True if the bodies that a point of the ground supports swing below it."""
     arms = [
-        geometry.motion.position[:, other.body] - point
+        geometry.motion.position[:, other.body] - support.point(geometry.motion)
         for part in parts
         for place, other in _on_ground(geometry, part)
-        if geometry.same(place.offset, point) and other.body >= 0
+        if geometry.coincide(place, support) and other.body >= 0
     ]
     away = np.concatenate(arms) if arms else np.zeros((1, geometry.dim))
     far = float(np.linalg.norm(away, axis=1).mean())

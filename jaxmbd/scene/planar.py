@@ -204,7 +204,7 @@ def _wheel(name: str, axle: Place, radius: float, size: float) -> list[Piece]:
 def _driver(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
     """A round arrow for a driven angle, broken lines for any other quantity."""
     joint, (first, *others) = drive.coordinate.joint, map(geometry.place, drive.markers)
-    if joint is None or joint.coordinate_units[drive.coordinate.index] != "rad":
+    if joint is None or drive.coordinate.unit(geometry.mechanism.space) != "rad":
         return [link(geometry, drive.name, first, other) for other in others]
     shape, look = geometry.size * round_arrow(2.4, 1.0), {"is_upright": True, "width": 1.3}
     return [Piece(drive.name, others[-1], shape, INK, layer=PIN_LAYER, **look)]

@@ -8,10 +8,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.arrays import Number, as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, Prismatic
 from jaxmbd.scene.geometry import Geometry, acting_marker, traced_marker
@@ -24,6 +26,7 @@ SHARE = 0.2  # the longest arrow, as a share of the longest side of the mechanis
 _FRAMES = 60  # the number of positions of a motion from which limits are computed
 _MARGIN = {2: 1.2, 3: 0.8}  # the margin of a picture in the plane and in space, in symbol sizes
 _THIN = 0.3  # the least side of a picture in space, as a share of the longest
+_TOGETHER = 1e-3  # the distance, in symbol sizes, up to which two joints are at one point
 _LONG = 60  # the largest number of characters of a legend on one line
 
 Forces = Float[np.ndarray, "times dim"]
@@ -118,22 +121,26 @@ class Scene:
 
     def labels(self) -> list[Label]:
         """The names of bodies beside their centres of mass, in their colours, and of joints beside their markers."""
-        mechanism, poses, size = self.geometry.mechanism, self.motion.at(0), self.size
+        mechanism = self.geometry.mechanism
         blocks = {joint.b.body for joint in mechanism.joints if isinstance(joint, Prismatic)}
         right, apart = (0.9, 0.7) if self.geometry.dim == 2 else (1.0, 1.1)
         labels = []
         for i, body in enumerate(mechanism.bodies):
             shift = right, -2.2 if body.name in blocks else -1.0
             labels.append(Label(body.name, self.geometry.centre(i), shift, body_colour(i), True))
-        seen: dict[tuple[float, ...], dict[str, Place]] = {}  # joints at one point share a label
-        for joint in mechanism.joints:
-            if getattr(joint, "markers", ()):
-                place = self.geometry.place(acting_marker(mechanism, joint.name))
-                seen.setdefault(tuple(np.round(place.point(poses) / size, 3)), {})[joint.name] = place
-        return labels + [
-            Label(", ".join(joints), next(iter(joints.values())), (apart, apart), INK, False)
-            for joints in seen.values()
-        ]
+        joints = [joint.name for joint in mechanism.joints if isinstance(joint, AbstractJoint)]
+        places = {name: self.geometry.place(acting_marker(mechanism, name)) for name in joints}
+        shared = list[list[str]]()  # joints that stay at one point share a label
+        for name in joints:
+            group = next((group for group in shared if self._stay_together(places[group[0]], places[name])), None)
+            if group is None:
+                shared.append([name])
+            else:
+                group.append(name)
+        return labels + [Label(", ".join(names), places[names[0]], (apart, apart), INK, False) for names in shared]
+
+    def _stay_together(self, a: Place, b: Place) -> bool:
+        return bool(self.geometry.lengths(a, b).max() <= _TOGETHER * self.size)
 
 
 def check_view(mechanism: Mechanism, view: View) -> None:
@@ -189,21 +196,30 @@ def checked_reactions(mechanism: Mechanism, reactions: Mapping[str, Any]) -> dic
 
 
 def applied_forces(
-    mechanism: Mechanism, ts: Float[Array, " times"], q: Float[Array, "times nq"], v: Float[Array, "times nv"]
+    mechanism: Mechanism,
+    ts: Float[Array, " times"],
+    q: Float[Array, "times nq"],
+    v: Float[Array, "times nv"],
+    changes: ForceChanges | None = None,
 ) -> dict[str, Forces]:
-    """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion."""
+    """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion.
+
+    `changes`: those of the motion, by events.
+    """
     space = mechanism.space
 
-    def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        at = Equations(mechanism).at(t, q)  # inside `jit`: evaluated eagerly, this takes seconds
+    def one(k: int, t: Array, q: Array, v: Array) -> Array:
+        equations = equations_at(Equations(mechanism), changes, t)
+        at = equations.at(t, q)  # inside `jit`: evaluated eagerly, this takes seconds
+        force: Any = equations.mechanism.forces[k]
         near = at.near(force.markers)
         rates = near.rates(at.on_markers(force.markers, at.twists(v)))
         return force.wrenches(t, near.frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
     forces = {}
-    for force in mechanism.forces:
+    for k, force in enumerate(mechanism.forces):
         if isinstance(force, Force):
-            values = np.asarray(jax.jit(jax.vmap(lambda *at, force=force: one(force, *at)))(ts, q, v))
+            values = np.asarray(jax.jit(jax.vmap(lambda *at, k=k: one(k, *at)))(ts, q, v))
             if np.any(values):
                 forces[force.name] = values
     return forces

@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.named_coordinates import (
+    Coordinate,
+    CouplingConstraint,
+    PositionDriverConstraint,
+    SpeedDriverConstraint,
+)
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place, facing
 from jaxmbd.scene.pieces import DRIVEN, GREY, INK, RUBBER, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper
@@ -245,10 +250,11 @@ def _wheel(geometry: Geometry, joint: RollingDisc) -> list[Piece]:
 
 def _drive(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
     """A driver, in its own colour: an arrow about the axis of a rotation, or a collar for a translation."""
-    joint, index, size, name = drive.coordinate.joint, drive.coordinate.index, geometry.size, drive.name
+    coordinate, size, name = drive.coordinate, geometry.size, drive.name
     place = geometry.place(drive.markers[-1])
-    if joint is None:
+    if not isinstance(coordinate, Coordinate) or coordinate.joint is None:  # a tendon's length, a body's place
         return [Piece(name, place, ball(1.0 * size), DRIVEN)]
+    joint, index = coordinate.joint, coordinate.index
     if joint.coordinate_units[index] != "rad":
         return [Piece(name, place, cylinder(1.35 * size, 0.9 * size), DRIVEN)]
     axis = np.eye(3)[{"angle_a": 0, "angle_b": 1}.get(joint.coordinate_names[index], 2)]
@@ -327,7 +333,8 @@ def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:
     margin = max(2.0 * radius, 4.0 * geometry.size)
     faces = rectangle(low[:2] - margin, high[:2] + margin)
     pieces = [Piece(force.name, plane, faces, INK, alpha=_FLOOR_ALPHA, is_floor=plane.body < 0)]
-    if radius > 0 and np.linalg.norm(point.offset) > 0.1 * radius:
+    is_centre = point.frame == point.body and np.linalg.norm(point.offset) <= 0.1 * radius  # where the body itself is
+    if radius > 0 and not is_centre:
         pieces.append(Piece(force.name, point, ball(radius), body_colour(point.body), alpha=0.35))
     return pieces
 

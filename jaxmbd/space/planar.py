@@ -47,6 +47,9 @@ class Frame(AbstractFrame):
     def misalignment(self, other: "Frame") -> Float[Array, "1"]:
         return jnp.stack([other.angle - self.angle])
 
+    def likeness(self, other: "Frame") -> Scalar:
+        return jnp.ones_like(self.angle)
+
     def turn(self, other: "Frame") -> Float[Array, "1"]:
         return jnp.stack([other.angle - self.angle])
 

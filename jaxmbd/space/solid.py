@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -30,7 +31,39 @@ def inertia_matrix(value: Any) -> Any:
         raise MechanismError(
             f"An inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got shape {value.shape}."
         )
-    return combined("diag", value) if value.ndim == 1 else value
+    matrix = combined("diag", value) if value.ndim == 1 else value
+    return matrix if is_concrete(matrix) else possible_or_nan(matrix)
+
+
+@trace_once
+def possible_or_nan(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
+    """Return a traced inertia if some body has it, else NaN, with which every analysis fails: the rule of
+    `check_inertia`, for values that are not known.
+
+    The second moments of mass `½ tr(J) 1 − J` must be positive semidefinite, to its tolerance: the pivots of their
+    elimination, with that tolerance on the diagonal, are positive.
+    """
+    J = jax.lax.stop_gradient(inertia)
+    tolerance = max(1e-9, 100 * float(jnp.finfo(J.dtype).eps) * (J.dtype.itemsize < 8))
+    half = jnp.trace(J) / 2
+    S = (half + tolerance * half / 2) * jnp.eye(3, dtype=J.dtype) - (J + J.T) / 2
+    first = S[0, 0]
+    second = S[1, 1] - S[0, 1] ** 2 / first
+    across = S[1, 2] - S[0, 1] * S[0, 2] / first
+    third = S[2, 2] - S[0, 2] ** 2 / first - across**2 / second
+    is_symmetric = jnp.max(jnp.abs(J - J.T)) <= tolerance * jnp.max(jnp.abs(J))
+    is_possible = is_symmetric & (((first > 0) & (second > 0) & (third > 0)) | jnp.all(J == 0))
+    return jnp.where(is_possible, inertia, jnp.nan)
+
+
+def positive_or_nan(number: Any, massless: Any = None) -> Any:
+    """Return a number as an array; a traced one as NaN if it is not positive. Zero is allowed where the inertia
+    `massless` is zero as well; an inertia that may be zero is its own."""
+    number = as_float(number)
+    if not isinstance(number, Array) or is_concrete(number) or not jnp.issubdtype(number.dtype, jnp.floating):
+        return number
+    is_zero = False if not isinstance(massless, Array) else (number == 0) & jnp.all(massless == 0)
+    return jnp.where((number > 0) | is_zero, number, jnp.nan)
 
 
 def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
@@ -103,14 +136,15 @@ class Solid(eqx.Module):
 
     `a + b` is the union of two solids defined in the same frame.
 
-    **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible.
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible. Inside `jit`,
+    where values are not known, such numbers become NaN.
 
         >>> hammer = sp.cylinder(700, radius=0.01, length=0.3) + sp.box(7800, 0.1, 0.03, 0.03).translated(z=0.15)
         >>> print(f"{hammer.mass:.3f} kg, centre {hammer.centre.round(4)} m")
         0.768 kg, centre [0.     0.     0.1371] m
     """
 
-    mass: Scalar = eqx.field(converter=as_float)
+    mass: Scalar = eqx.field(converter=positive_or_nan)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
     centre: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
 

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Point
+from jaxmbd.arrays import Point, Scalar
 from jaxmbd.space.rotation import multiply
 from jaxmbd.space.vectors import dot
 
@@ -115,6 +115,13 @@ class AbstractFrame(eqx.Module):
     @abc.abstractmethod
     def misalignment(self, other: Any) -> Float[Array, " turns"]:
         """Constraint rows that are zero if the axes of both frames are aligned: 1 in the plane, 3 in space."""
+
+    @abc.abstractmethod
+    def likeness(self, other: Any) -> Scalar:
+        """The cosine of the rotation angle between both frames: 1 if they are aligned, −1 after half a turn.
+
+        It distinguishes the zeros of `misalignment`. In the plane there is one only, since angles count turns: 1.
+        """
 
     @abc.abstractmethod
     def turn(self, other: Any) -> Float[Array, " turns"]:

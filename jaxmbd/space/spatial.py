@@ -64,6 +64,9 @@ class SpatialFrame(AbstractFrame):
     def misalignment(self, other: "SpatialFrame") -> Float[Array, "3"]:
         return jnp.stack([dot(self.y, other.z), dot(self.z, other.x), dot(self.x, other.y)])
 
+    def likeness(self, other: "SpatialFrame") -> Scalar:
+        return 0.5 * (dot(self.x, other.x) + dot(self.y, other.y) + dot(self.z, other.z) - 1)
+
     def turn(self, other: "SpatialFrame") -> Float[Array, "3"]:
         return vector(from_matrix(times(self.rotation.T, other.rotation)))
 

@@ -1,7 +1,6 @@
 """What determines the content of a store, as digests by part, so that a difference can be named."""
 
 import hashlib
-import inspect
 from importlib.metadata import version
 from typing import Any
 
@@ -9,15 +8,13 @@ import jax
 import numpy as np
 
 from jaxmbd.compile.cache.disk_cache import digest_of_sources
-from jaxmbd.compile.cache.fingerprint import fingerprint
+from jaxmbd.compile.cache.identity import UnidentifiedError, identity_of
 from jaxmbd.errors import MechanismError
-from jaxmbd.sweeps._outputs import Function, Output, name_of
+from jaxmbd.sweeps._outputs import Function, Output, name_of, traced
 from jaxmbd.sweeps._space import Space
 
 _SAYS = {
-    "function": "the function's name",
-    "source": "the source text of the function",
-    "constants": "what the function closes over or reads (constants, or other functions that it calls)",
+    "computation": "what the function computes, its operations or a constant in them",
     "chunk": "the size of a chunk",
     "precision": "JAX's setting of 64-bit floats",
     "jaxmbd": "the version of jaxmbd",
@@ -26,27 +23,24 @@ _SAYS = {
 }
 
 
-def digests(function: Function, space: Space, outputs: tuple[Output, ...], chunk: int) -> dict[str, Any]:
+def digests(function: Function, run: Any, space: Space, outputs: tuple[Output, ...], chunk: int) -> dict[str, Any]:
     """The parts that determine a store, by name; numbers of the space and outputs each by their own.
 
-    **Raises:** `MechanismError` if the content of the function cannot be told from that of another.
+    `run`: the function for a chunk, jitted; what it computes is its jaxpr, with the constants in it.
+
+    **Raises:** `MechanismError` if what the function computes cannot be told from what another one does.
     """
-    content = fingerprint(function)
-    if content is None:
-        raise MechanismError(
-            f"sweep: it cannot be determined what {name_of(function)} depends on, so a store could not tell whether it "
-            "has changed. Pass a plain Python function, and import what it calls at the top of its file by name (from "
-            "my_module import my_function), not inside the function and not as a module; it must not read files, the "
-            "clock or random numbers."
-        )
     try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError):  # a partial, or typed at a prompt: `constants` has its code
-        source = ""
+        computation = identity_of(traced(run, space, chunk))
+    except UnidentifiedError as error:
+        raise MechanismError(
+            f"sweep: a store keeps what {name_of(function)} computes, and goes on only with a function that computes "
+            f"the same; of this one that cannot be told: {error}. Leave out store, or whatever calls Python while it "
+            "runs (callbacks, debugging) and primitives of your own."
+        ) from None
     return {
-        "function": name_of(function),
-        "source": _hash(source.encode()),
-        "constants": _hash(content),
+        "function": name_of(function),  # which is shown, and may differ
+        "computation": computation.hex(),
         "space": {one.name: _number(one.dims, one.values) for one in space.swept},
         "outputs": {one.name: f"{one.dtype}{list(one.shape)}" for one in outputs},
         "chunk": chunk,
@@ -70,8 +64,10 @@ def differences(stored: dict[str, Any], given: dict[str, Any]) -> list[str]:
     said = [
         f"{words}{_shown(stored.get(part), given[part])}"
         for part, words in _SAYS.items()
-        if stored.get(part) != given[part] and not (part == "constants" and stored.get("source") != given["source"])
+        if stored.get(part) != given[part]
     ]
+    if len(said) > 1 or stored.get("space", {}).keys() != given["space"].keys():
+        said = [words for words in said if words != _SAYS["computation"]]  # of which the others are the reason
     for part, words in (("space", "the number"), ("outputs", "the output")):
         before, now = stored.get(part, {}), given[part]
         for name in [*before, *(x for x in now if x not in before)]:

@@ -106,8 +106,7 @@ def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[O
 
     **Raises:** `MechanismError` if the function raises, or returns what is no dictionary of named numbers.
     """
-    rows = {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
-    shapes = run.eval_shape(rows)
+    shapes = run.eval_shape(_types_of_rows(space, size))
     found = tuple(Output(name, tuple(x.shape[1:]), np.dtype(x.dtype)) for name, x in shapes.items())
     taken = {*space.names, *space.dims, *space.labels, *(RESERVED - {RESULT})}
     for output in found:
@@ -119,6 +118,15 @@ def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[O
                 )
             taken.add(name)
     return found
+
+
+def _types_of_rows(space: Space, size: int) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
+
+
+def traced(run: Any, space: Space, size: int) -> Any:
+    """The jaxpr of `run`, the jitted function for `size` variants."""
+    return run.trace(_types_of_rows(space, size)).jaxpr
 
 
 def compiled(function: Function) -> Any:

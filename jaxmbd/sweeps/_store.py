@@ -12,7 +12,6 @@ import math
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jaxmbd.errors import MechanismError, needs
+from jaxmbd.replacement import folder_beside
 from jaxmbd.sweeps._digest import differences
 from jaxmbd.sweeps._outputs import RESULT, Output, result_texts
 from jaxmbd.sweeps._space import Space, Swept
@@ -200,9 +200,8 @@ def _create(path: Path, space: Space, outputs: Sequence[Output], chunk: int, par
     """Create it beside its place, then rename it: at its place it is whole."""
     import zarr
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent, ignore_cleanup_errors=True) as folder:
-        whole = Path(folder) / "store"
+    with folder_beside(path) as folder:
+        whole = folder / path.name
         about = {
             "format": _FORMAT,
             "parts": parts,

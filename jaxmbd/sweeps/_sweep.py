@@ -87,7 +87,7 @@ class Sweep:
             values = self._into_memory()
         else:
             what = as_path("sweep: store", self.store), self.chunks.space, self.outputs, self.chunks.size
-            parts = digests(self.function, *what[1:])
+            parts = digests(self.function, self._run, *what[1:])
             with opened(*what, parts, self.overwrite) as store:
                 self._into_store(store)
                 values = checked(*what, "r").values()
@@ -172,8 +172,10 @@ def sweep(
       same in all variants. Or an `xarray.Dataset`: its variables, and the coordinates of dimensions without
       variables, are the numbers. See `grid`, `latin_hypercube`, `sobol` and `tolerances`.
     - `store`: a folder for a Zarr store, to which each chunk is written once it is computed. If it exists, the sweep is
-      continued. Its attributes say what it was computed from: if the function, what it closes over, the space, the
-      chunk, or the versions of jaxmbd (its source files included) and JAX differ, that is an error.
+      continued. Its attributes say what it was computed from: if what the function computes (the operations and
+      constants that JAX traces), the space, the chunk, or the versions of jaxmbd (its source files included) and JAX
+      differ, that is an error. A function that calls Python while it runs cannot be told from another one, and has no
+      store.
     - `chunk`: the number of variants computed at a time.
     - `executor`: a `concurrent.futures.Executor` whose workers compute the chunks (that of a Dask client too), or a
       function that makes one, which is called again if a worker breaks it. The function must be defined at the top

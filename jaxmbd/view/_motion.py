@@ -10,7 +10,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.scene.motion import divided, poses_at, rotations
 from jaxmbd.scene.pieces import BODIES
-from jaxmbd.scene.recording import coordinates_at, scene_of
+from jaxmbd.scene.recording import coordinates_at, scene_of, until_failure
 from jaxmbd.scene.scene import Scene
 from jaxmbd.view._numbers import Numbers, Reference
 from jaxmbd.view._pieces import piece_data, place_data
@@ -27,7 +27,8 @@ _ANGLE = 2e-5  # [rad] rotations are rounded to this
 class Recording:
     """A motion with its scene at the times of frames `(frames,)` [s] and its poses `(frames, bodies, pose)`.
 
-    `size` [m] of symbols: the scene's own unless given.
+    `size` [m] of symbols: the scene's own unless given. The poses are those of the bodies and, after them, of markers
+    that move on bodies or the ground. A motion that failed is shown until then, and a `remark` says why it ended.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Recording:
         size: float | None = None,
     ) -> None:
         self.name = name
+        solution, self.remark = until_failure(solution)
         self.times, poses = _frames(solution)
         self.scene = scene_of(solution, reactions, trace, self.times, size)
         dim = self.scene.geometry.dim
@@ -67,6 +69,7 @@ class Recording:
             "colour": colour,
             "size": size,
             "bodies": [body.name for body in scene.geometry.mechanism.bodies],
+            "frames": self.positions.shape[1],
             "times": times_data(self.times, numbers),
             "positions": numbers.track(self.positions, _LENGTH * size),
             "turns": numbers.track(self.turns, _ANGLE),
@@ -120,7 +123,7 @@ def _frames(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
 def _divided_motion(solution: Solution, ts: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
     """The saved times with the intervals between them divided, and the poses at them."""
     times = divided(ts, parts)
-    return times, poses_at(solution.mechanism, coordinates_at(solution, times))[:, :-1]
+    return times, poses_at(solution.mechanism, times, coordinates_at(solution, times))[:, :-1]
 
 
 def _largest_turn(solution: Solution, poses: np.ndarray) -> float:

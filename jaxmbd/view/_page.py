@@ -19,18 +19,19 @@ from jaxmbd.arrays import Number, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import as_path, check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.scene.curves import CURVES, panels_of
 from jaxmbd.scene.motion import check_rate
+from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
+from jaxmbd.view._curves import panels_data
 from jaxmbd.view._display import embedded, show_html
-from jaxmbd.view._motion import Recording, common_scales, times_data
+from jaxmbd.view._motion import Recording, common_scales
 from jaxmbd.view._numbers import Numbers
 
 _PARTS = files("jaxmbd.view") / "page"
 # The scripts of the page, which are put together in this order.
 _RENDERERS = {2: "plane", 3: "space"}
-_SCRIPTS = ("numbers", "motion", "theme", "clock", "{renderer}", "overlay", "curves", "controls", "main")
+_SCRIPTS = ("numbers", "motion", "axes", "theme", "clock", "{renderer}", "overlay", "curves", "controls", "main")
 _SPEEDS = tuple(float(f"{digit}e{power}") for power in range(-6, 4) for digit in (1, 2, 5))
 _HEIGHT = 600  # [px] of a frame in a notebook
 _PLEASANT = (2.0, 30.0)  # [s] a motion that takes less or more to play is slowed down or sped up
@@ -80,8 +81,8 @@ def page(
 
     **Arguments:**
 
-    - `motions`: a `Solution`; or several by name, which are shown together, each in a colour of its own, the first one
-      solid; or a mechanism, with its `state`;
+    - `motions`: a `Solution`, of which one that failed is shown until then, with the reason; or several by name, which
+      are shown together, each in a colour of its own, the first one solid; or a mechanism, with its `state`;
     - `channels`: names of `solution.names` whose curves are drawn, in a panel for each unit, or, of several motions,
       for each name; `measured`: samples beside the curves of the first motion, as in `plot.channels`;
     - `reactions`: names of joints (or drivers) whose force on their second body is drawn;
@@ -118,6 +119,7 @@ def page(
     limits = np.array([scene.limits for scene in scenes])
     data = {
         "title": title,
+        "remark": " ".join(f"{r.name}: {r.remark}" if overlaid else r.remark for r in recordings if r.remark),
         "dimension": scenes[0].geometry.dim,
         "span": span,
         "speed": _speed(span[1] - span[0]) if speed is None else float(speed),
@@ -130,7 +132,9 @@ def page(
             recording.data(numbers, BODIES[k % len(BODIES)] if overlaid else None, scales)
             for k, recording in enumerate(recordings)
         ],
-        "panels": _panels(solutions, _several(channels), measured or {}, numbers),
+        "panels": panels_data(
+            solutions, _several(channels), measured or {}, numbers, lambda name: _naming(name, solutions)
+        ),
     }
     return Page(_assembled(data, numbers))
 
@@ -210,41 +214,13 @@ def _speed(duration: float) -> float:
     return next((s for s in _SPEEDS if s >= slow), slow) if slow > 1 else min(1.0, max(s for s in _SPEEDS if s <= fast))
 
 
-def _panels(
-    solutions: Mapping[str, Solution], names: Iterable[str], measured: Mapping[str, Any], numbers: Numbers
-) -> list[dict[str, Any]]:
-    """The panels of curves: colours tell motions apart if there are several, else components."""
-    names, overlaid = tuple(names), len(solutions) > 1
-    panels: dict[str, list[dict[str, Any]]] = {}
-    for k, (name, solution) in enumerate(solutions.items()):
-        times = times_data(np.asarray(solution.ts, dtype=float), numbers)
-        with _naming(name, solutions):
-            found = panels_of(solution, names, {} if k else measured, "name" if overlaid else "unit")
-        for panel in found:
-            for line, curve in enumerate(panel.curves):
-                data = {
-                    "label": curve.label,
-                    "motion": k,
-                    "colour": BODIES[k % len(BODIES)] if overlaid else CURVES[line % len(CURVES)],
-                    "dash": line if overlaid else line // len(CURVES),
-                    "times": times,
-                    "values": numbers.floats(curve.values),
-                    "measured": None,
-                }
-                if curve.measured is not None:
-                    ts, values = curve.measured
-                    data["measured"] = {"times": numbers.floats(ts), "values": numbers.floats(values)}
-                panels.setdefault(panel.title, []).append(data)
-    return [{"title": title, "curves": curves} for title, curves in panels.items()]
-
-
 def _assembled(data: dict[str, Any], numbers: Numbers) -> str:
     """The text of the page; names of users are in JSON, in which no `<` can end the script, or escaped."""
     renderer = _RENDERERS[data["dimension"]]
     libraries = ["uplot.min"] + (["three.min"] if renderer == "space" else [])
     fields = {
         "title": html.escape(data["title"] or "mechanism"),
-        "styles": _read("libraries/uplot.min.css") + _read("page.css"),
+        "styles": _read("libraries/uplot.min.css") + page_theme() + _read("page.css"),
         "libraries": "\n".join(_read(f"libraries/{name}.js") for name in libraries),
         "scripts": "\n".join(_read(f"{name.format(renderer=renderer)}.js") for name in _SCRIPTS),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),

@@ -42,8 +42,8 @@ def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str |
 
 
 def place_data(place: Place) -> dict[str, Any]:
-    """A frame on a body; the body is -1 for the ground."""
-    return {"body": place.body, "offset": place.offset.tolist()}
+    """A point that is fixed in a frame: that of a body or of a moving marker, -1 for the ground."""
+    return {"frame": place.frame, "offset": place.offset.tolist()}
 
 
 def _recoloured(own: str, colour: str | None) -> str:

@@ -136,7 +136,6 @@ def test_the_two_assembly_modes_of_bricards_ring() -> None:
     for state, b in zip(found, (neighbour, math.pi - neighbour), strict=True):
         ring = [float(state[f"P{i}.angle"]) for i in range(1, 7)]
         np.testing.assert_allclose(np.exp(1j * np.asarray(ring)), np.exp(1j * np.asarray([0.5, b] * 3)), atol=1e-8)
-        assert state.rank is not None
         assert int(state.rank) == 29
 
 

@@ -55,7 +55,7 @@ def test_a_five_bar_with_two_drivers_and_with_one(coordinates: str) -> None:
     report = check_counts(mechanism, 2, 0)
     assert report.driven == ("O.angle", "C.angle")
     assert "has 2 degrees of freedom, of which its 2 drivers leave none." in str(report)
-    report = check_counts(mechanism.with_parts(drivers=mechanism.drivers[:1]), 2, 1)
+    report = check_counts(mechanism.replacing(drivers=mechanism.drivers[:1]), 2, 1)
     assert report.driven == ("O.angle",)
     assert "has 2 degrees of freedom, of which its driver leaves 1." in str(report)
 

@@ -234,7 +234,7 @@ def test_pendulum_latches_and_is_released() -> None:
 
 def motor_driven() -> pl.Mechanism:
     """The pendulum with a torque of 2 t [N m]."""
-    return pendulum("joint").with_parts(forces=[pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
+    return pendulum("joint").replacing(forces=[pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
 
 
 def test_an_impact_may_have_the_name_of_a_part_whose_effort_is_watched() -> None:

@@ -142,7 +142,7 @@ def test_drivers_that_repeat_one_another_leave_the_rest_undetermined() -> None:
     """Two drivers of one angle of a double pendulum: as many as degrees of freedom, and the other angle is free."""
     double = examples.get("double-pendulum").mechanism
     drivers = [pl.Driver(name, "O.angle", lambda t: 0.3 * t) for name in ("one", "two")]
-    driven = double.with_parts(drivers=drivers)
+    driven = double.with_parts(drivers)
     state = mbd.assemble(driven)
     with pytest.raises(mbd.MechanismError, match=r"Too few drivers .* 1 degree of freedom"):
         mbd.kinematics(driven, [0.0, 1.0], state)
@@ -169,7 +169,7 @@ def test_a_body_between_two_balls_spins_and_no_driver_holds_it() -> None:
     spin = r"No driver can hold coupler.omega_x: .*Universal"
     with pytest.raises(mbd.MechanismError, match=rf"2 degrees of freedom\. .* such as O\.angle\. {spin}"):
         mbd.kinematics(linkage, [0.0, 1.0])
-    driven = linkage.with_parts(drivers=[sp.Driver("motor", "O.angle", 0.0)])
+    driven = linkage.with_parts([sp.Driver("motor", "O.angle", 0.0)])
     with pytest.raises(mbd.MechanismError, match=rf"1 degree of freedom\. {spin}"):
         mbd.kinematics(driven, [0.0, 1.0])
 

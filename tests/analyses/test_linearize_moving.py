@@ -46,6 +46,7 @@ def test_an_inverted_pendulum_on_a_cart() -> None:
         ("joint", ("∫O.omega_x", "∫O.omega_y", "∫O.omega_z")),
     ],
 )
+@pytest.mark.filterwarnings("ignore:linearize. Along axes that turn")
 def test_a_sleeping_top(coordinates: str, independent: tuple[str, ...]) -> None:
     """About its spin s: `A ν² − C s ν + m g l = 0`, and `λ = ± i ν` where its tilt is counted in space, by the place of
     its centre, but `± i (ν − s)` where it is counted along its own axes, which turn. Twice zero for the spin.
@@ -60,6 +61,10 @@ def test_a_sleeping_top(coordinates: str, independent: tuple[str, ...]) -> None:
     state = at_rest(mechanism, q, top_omega_z=spin, O_omega_z=spin)
     system = mbd.linearize(mechanism, state, independent=speeds)
     assert system.coordinates == independent
+    if "top.x" not in independent:
+        assert system.remark.startswith("Along axes that turn, which the eigenvalues depend on: ∫")
+        with pytest.warns(mbd.LinearizationWarning, match="Along axes that turn"):
+            assert system.modes().omega.shape == (4,)
     about = across + m * l**2
     nu = np.roots([about, -along * spin, m * G * l])
     expected = np.sort(np.abs(nu if "top.x" in independent else nu - spin))
@@ -147,6 +152,49 @@ def test_axes_that_spin_with_a_wheel_are_not_taken() -> None:
 
 
 # --- axes in which coefficients are constant ------------------------------------------------------
+
+
+@in_both_coordinates("joint")
+def test_a_top_is_seen_from_the_world_in_both_coordinates(coordinates: str) -> None:
+    """Upright, `I ν² − C s ν + m g l = 0`: 1.933 and 8.341 rad/s, where its own axes would show 28.07 and 21.66."""
+    body, l, spin = sp.Body("b", 1.2, (0.1, 0.1, 0.1), (0, 0, 0.4)), 0.4, 30.0
+    joint = sp.Spherical("S", sp.ground.at(), body.at(0, 0, -l))
+    mechanism = sp.Mechanism([body], [joint], [sp.Gravity(G)], coordinates=coordinates)
+    system = mbd.linearize(mechanism, mbd.assemble(mechanism, speeds={"b.omega_z": spin}))
+    expected = np.sort(np.roots([0.1 + 1.2 * l**2, -0.1 * spin, 1.2 * G * l]))
+    np.testing.assert_allclose(expected, [1.93345686, 8.34051574], rtol=1e-8)
+    np.testing.assert_allclose(system.eigenvalues[2:].imag, expected[[0, 0, 1, 1]] * [1, -1, 1, -1], rtol=1e-8)
+    np.testing.assert_allclose(system.eigenvalues.real, 0.0, atol=1e-6)
+    assert (system.remark, system.is_steady) == ("", True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:linearize. The matrices change")
+@pytest.mark.parametrize("name", ["bicycle", "governor", "spatial-four-bar"])
+def test_examples_that_move_have_one_set_of_eigenvalues(name: str) -> None:
+    """Those of a governor about its spin are constant in the coordinates of its joints, not in places in the world."""
+    found = []
+    for coordinates in ("absolute", "joint"):
+        example = examples.get(name).with_coordinates(coordinates)
+        found.append(mbd.linearize(example.mechanism, example.state()))
+    absolute, joint = (np.sort_complex(np.round(np.asarray(system.eigenvalues), 9)) for system in found)
+    np.testing.assert_allclose(absolute, joint, rtol=1e-6, atol=2e-5)
+    assert found[0].is_steady == found[1].is_steady == (name == "bicycle")
+
+
+def test_matrices_that_change_along_the_motion_are_remarked() -> None:
+    """A pendulum that swings through: the same coordinate in both kinds, and a warning beside its eigenvalues."""
+    for coordinates in ("absolute", "joint"):
+        mechanism = pendulum().mechanism.with_coordinates(coordinates)
+        state = mbd.assemble(mechanism, {"O.angle": -1.0}, speeds={"O.angle": 2.0})
+        system = mbd.linearize(mechanism, state)
+        assert system.coordinates == ("O.angle",)
+        assert "The matrices change along the motion" in str(system)
+        with pytest.warns(mbd.LinearizationWarning, match="linearize: The matrices change along the motion"):
+            values = system.eigenvalues
+        rod = mechanism["rod"]
+        square = -float(rod.mass * G * 0.5 * np.sin(1.0) / (rod.inertia + rod.mass * 0.25))
+        np.testing.assert_allclose(np.asarray(values) ** 2, [square, square], rtol=1e-8)
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_out_names_one_file_that_the_command_makes(swing: Path, tmp_path: Path) 
     np.testing.assert_allclose(mbd.load_state(mechanism, folder / "x.nc").q, motion.q[-1], atol=1e-12)
     code, text = run("draw", str(swing), "--out", str(folder / "x.toml"))
     assert code == 1
-    assert "this command writes .png files" in text
+    assert "this command writes no .toml file" in text
 
 
 def test_numbers_of_parts_are_set(swing: Path) -> None:

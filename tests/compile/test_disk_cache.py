@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.compile.cache import calls, disk_cache, fingerprint, first_calls
+from jaxmbd.compile.cache import calls, disk_cache, first_calls, known_code
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.entry import unpacked
@@ -55,7 +55,7 @@ X = np.array([0.3, 0.7, 1.1])
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for JAX's cache; what this module says counts as a library's."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    monkeypatch.setattr(fingerprint, "_KNOWN", {*fingerprint._KNOWN, __name__.partition(".")[0]})
+    monkeypatch.setattr(known_code, "_KNOWN", {*known_code._KNOWN, __name__.partition(".")[0]})
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     forget()
     yield tmp_path
@@ -125,7 +125,7 @@ def test_a_users_function_is_kept_until_it_changes(folder: Path, monkeypatch: py
 
     def end(force: Any) -> Any:
         part = mbd.planar.UserForce("push", force, (rod.at(0, 0),))
-        return mbd.simulate(made.mechanism.with_parts(forces=[part]), made.state(), [0.0, 0.1]).q[-1]
+        return mbd.simulate(made.mechanism.replacing(forces=[part]), made.state(), [0.0, 0.1]).q[-1]
 
     def kept() -> int:
         return len([path for path in files(folder) if "integrate" in path.name])

@@ -123,10 +123,11 @@ def test_a_closed_loop_of_thin_rods() -> None:
 def test_absolute_coordinates_refuse_them_by_name(space: Any) -> None:
     bob = space.Body("bob", space.point(1.0))
     pin = space.Revolute("O", space.ground.at(), bob.at(-0.5))
-    with pytest.raises(mbd.MechanismError, match="Body 'bob' has no inertia about an axis of its own") as error:
-        space.Mechanism([bob], [pin])
+    mechanism = space.Mechanism([bob], [pin])
+    with pytest.raises(mbd.MechanismError, match="since 'bob' has no inertia about an axis") as error:
+        mbd.assemble(mechanism)
     assert "coordinates='joint'" in str(error.value)
-    space.Mechanism([bob], [pin], coordinates="joint")
+    mbd.assemble(mechanism.with_coordinates("joint"))
 
 
 def test_a_motion_without_inertia_is_named() -> None:
@@ -139,13 +140,13 @@ def test_a_motion_without_inertia_is_named() -> None:
         sp.PointOnLine("B", sp.ground.at(0, 0, 0, axis="x"), rod.at(-0.3)),
     ]
     mechanism = sp.Mechanism([slider, rod], joints, coordinates="joint")
-    with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'A.omega_x', since 'rod' has none"):
+    with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'A.omega_x', since 'rod' has no inertia"):
         mbd.assemble(mechanism, {"slide.displacement": 0.1})
     thick = eqx.tree_at(lambda m: m["rod"].inertia, mechanism, jnp.diag(jnp.array([1e-4, 0.03, 0.03])))
     mbd.assemble(thick, {"slide.displacement": 0.1})
     bob = pl.Body("bob", 1.0, 0.0, (0.5, 0.0, 0.0))
     swing = pl.Mechanism([bob], [pl.Rod("string", pl.ground.at(), bob.at(), 0.5)], coordinates="joint")
-    with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'bob.omega', since 'bob' has none"):
+    with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'bob.omega', since 'bob' has no inertia"):
         mbd.assemble(swing)
 
 
@@ -156,8 +157,8 @@ def test_massless_link_in_the_plane() -> None:
     state = mbd.assemble(mechanism, {"O.angle": 0.3, "A.angle": 0.8}, speeds={"O.angle": 1.1, "A.angle": -0.6})
     found = list(mbd.read(mechanism, state, ["a.alpha", "b.alpha"]).values())
     np.testing.assert_allclose(found, closed_form(0.3, 1.1, (1.1, 0.5), masses), rtol=1e-11)
-    with pytest.raises(mbd.MechanismError, match=r"'a' has no inertia .* \(a massless link"):
-        mechanism.with_coordinates("absolute")
+    with pytest.raises(mbd.MechanismError, match=r"'a' has no mass"):
+        mbd.assemble(mechanism.with_coordinates("absolute"))
     with pytest.raises(mbd.MechanismError, match=r"mass must be positive .kg. and finite, got 0"):
         pl.Body("link", 0.0, 0.1)
 
@@ -177,7 +178,7 @@ def test_massless_link_between_two_hinges_is_a_universal_joint() -> None:
         state = mbd.assemble(mechanism, {a: 0.4, b: -0.7}, speeds={a: 1.1, b: 0.3})
         found.append(np.concatenate(list(mbd.read(mechanism, state, ["bob.acceleration", "bob.position"]).values())))
     np.testing.assert_allclose(found[0], found[1], atol=1e-10)
-    with pytest.raises(mbd.MechanismError, match=r"'link' has no inertia .* \(a massless link"):
-        chain.with_coordinates("absolute")
+    with pytest.raises(mbd.MechanismError, match=r"'link' has no mass"):
+        mbd.assemble(chain.with_coordinates("absolute"))
     with pytest.raises(mbd.MechanismError, match=r"mass must be positive .kg. and finite, got 0"):
         sp.Body("link", 0.0, (0.1, 0.1, 0.1))

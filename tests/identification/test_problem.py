@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
 from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._identity import identity_of_fit
 from jaxmbd.identification._levenberg_marquardt import SearchState
 from jaxmbd.identification._losses import transformed
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
@@ -224,11 +225,39 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
 def test_a_checkpoint_of_segments_without_jumps_is_none_of_segments_with_jumps(tmp_path: Any) -> None:
     one = mbd.Experiment(np.linspace(0.0, 1.0, 11), {"O.angle": np.zeros(11)}, {"O.angle": 0.1}, {"O.angle": 0.0}, True)
     problem, path = Problem(pendulum(), one, FREE, segments=2, continuity=0.1), tmp_path / "fit.npz"
-    stored = Checkpoint(path, problem.names())
+    stored = Checkpoint(path, problem.names(), identity_of_fit(problem, [problem.unconstrained(problem.start())]))
     stored.stage = 2
     stored.save([SearchState(np.zeros(6), history=[1.0])])
     with pytest.raises(mbd.MechanismError, match="belongs to a fit of segments that join without jumps, continuity=0"):
         mbd.fit(problem, checkpoint=path, progress=False)
+
+
+@pytest.mark.slow
+def test_motions_take_the_options_of_simulate() -> None:
+    """The smallest step, times at which steps end, and the error of closure that is allowed."""
+    ts = np.linspace(0.0, 2.0, 5)
+    one = mbd.Experiment(ts, {"O.angle": np.zeros(5)}, {"O.angle": 1.0})
+    state = mbd.assemble(pendulum(), {"O.angle": 1.0})
+    steps = {}
+    for options, result in (({"dtmin": 0.2}, "step_too_small"), ({"switching_times": [0.3, 1.1, 1.7]}, "successful")):
+        problem = Problem(pendulum(), one, FREE, **options)  # pyright: ignore[reportArgumentType]
+        (found,) = eqx.filter_jit(Problem.simulate)(problem, problem.start())  # of a mechanism with functions
+        assert (found.result == getattr(mbd.RESULTS, result)).all()
+        steps[result] = int(found.stats["num_accepted_steps"][0])
+    plain = int(mbd.simulate(pendulum(), state, ts).stats["num_accepted_steps"])
+    assert steps["step_too_small"] == 0
+    assert plain < steps["successful"] <= plain + 6
+
+
+def test_options_of_simulate_are_checked_and_kept() -> None:
+    one = mbd.Experiment(np.linspace(0.0, 2.0, 5), {"O.angle": np.zeros(5)}, {"O.angle": 1.0})
+    for wrong in ({"dtmin": -1.0}, {"switching_times": [np.nan]}, {"closure_tolerance": 0.0}):
+        with pytest.raises(mbd.MechanismError, match=next(iter(wrong))):
+            Problem(pendulum(), one, FREE, **wrong)  # pyright: ignore[reportArgumentType]
+    given = {"dtmin": 1e-9, "switching_times": [0.3], "closure_tolerance": 1e-3}
+    kept = Problem(pendulum(), one, FREE, **given).options
+    for name, value in given.items():
+        np.testing.assert_array_equal(kept[name], value)
 
 
 # --- what experiments have of their own -----------------------------------------------------------------

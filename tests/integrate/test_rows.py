@@ -137,7 +137,7 @@ def test_speeds_between_steps_have_right_derivatives_inside_jit() -> None:
     def speeds(gravity: Array, derivative: str = "reverse") -> Array:
         (force,) = example.mechanism.forces
         forces = [eqx.tree_at(lambda f: f.acceleration, force, jnp.array([0.0, -1.0, 0.0]) * gravity)]
-        mechanism = example.mechanism.with_parts(forces=forces)
+        mechanism = example.mechanism.replacing(forces=forces)
         return jnp.sum(mbd.simulate(mechanism, state, ts, adjoint=derivative).v[35])  # pyright: ignore
 
     at, h = jnp.asarray(9.81), 1e-3

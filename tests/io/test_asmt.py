@@ -208,6 +208,23 @@ def test_forces_gravity_and_speeds(tmp_path: Path) -> None:
     np.testing.assert_allclose([found_v[f"P.v{axis}"] for axis in "xyz"], expected, atol=1e-9)
 
 
+def test_speeds_of_parts_without_mass(tmp_path: Path) -> None:
+    """Joint coordinates carry such parts; their rates are those of the file's twists: 2 rad/s, and −1 − 2 rad/s."""
+    z = (0.0, 0.0, 0.0)
+    arm = part(
+        "arm", ((0.5, 0, 0), z), {"I": ((-0.5, 0, 0), z), "O": ((0.5, 0, 0), z)}, mass=0.0, moments=z,
+        velocity=(0.0, 1.0, 0.0), omega=(0.0, 0.0, 2.0),
+    )  # fmt: skip
+    bob = part(
+        "bob", ((1.5, 0, 0), z), {"I": ((-0.5, 0, 0), z)}, mass=2.0, velocity=(0.0, 1.5, 0.0), omega=(0.0, 0.0, -1.0)
+    )
+    pins = [joint("RevoluteJoint", "J", "G", "arm/I"), joint("RevoluteJoint", "K", "arm/O", "bob/I")]
+    found = model(tmp_path, assembly({"G": (z, z)}, [arm, bob], pins, [], [], (0, 0, 0)))
+    assert not found.lost
+    rates = [float(found.state[f"{name}.angle_rate"]) for name in "JK"]
+    np.testing.assert_allclose(rates, [2.0, -3.0], atol=1e-12)
+
+
 def test_lengths_in_millimetres_are_scaled_and_remarked(tmp_path: Path) -> None:
     """Places, speeds, inertias, offsets, motions and forces of a file in kg, mm, s."""
     pull = block(

@@ -175,9 +175,7 @@ def test_a_tree_that_depends_on_parts_that_are_gone_is_kept(tmp_path: Path) -> N
     usual = pl.Mechanism(example.bodies, example.joints, coordinates="joint")
     cut = next(joint.name for joint in example.joints if joint.name not in usual.tree.joints)
     motor = pl.Driver("motor", f"{cut}.angle", 0.1)
-    mechanism = pl.Mechanism(example.bodies, example.joints, drivers=[motor], coordinates="joint").with_parts(
-        drivers=[]
-    )
+    mechanism = pl.Mechanism(example.bodies, example.joints, drivers=[motor], coordinates="joint").replacing(drivers=[])
     assert mechanism.tree.joints != usual.tree.joints
     assert check_round_trip(mechanism, tmp_path).tree == mechanism.tree
 

@@ -2,11 +2,13 @@
 
 import json
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import jaxmbd as mbd
 from jaxmbd.io.model_file.lines import lines_of
 from jaxmbd.io.model_file.schema import PATH, schema_text
 from jaxmbd.io.model_file.toml import Section, toml
@@ -115,3 +117,25 @@ def test_the_schema_says_the_unit_of_a_number() -> None:
     spring = definitions["planar.SpringDamper"]["properties"]
     assert spring["stiffness"]["description"] == "`stiffness` k `[N/m]`"
     assert "[kg]" in definitions["spatial.Body"]["properties"]["mass"]["description"]
+
+
+@pytest.mark.parametrize("space", ["planar", "spatial"])
+def test_a_marker_without_a_position_is_at_the_origin(space: str, tmp_path: Path) -> None:
+    inertia = "0.1" if space == "planar" else "[0.1, 0.1, 0.1]"
+    text = f"""format = "jaxmbd-model/1"
+space = "{space}"
+[bodies.rod]
+mass = 1.0
+inertia = {inertia}
+[joints.O]
+type = "Revolute"
+a = {{ body = "ground" }}
+b = {{ body = "rod" }}
+"""
+    (tmp_path / "m.toml").write_text(text)
+    (joint,) = mbd.load(tmp_path / "m.toml").joints
+    zeros = np.zeros(2 if space == "planar" else 3)
+    for marker in joint.markers:
+        np.testing.assert_array_equal(marker.position, zeros)
+        assert marker.position.dtype == np.float64
+    validator().validate(tomllib.loads(text))

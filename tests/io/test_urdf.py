@@ -73,7 +73,11 @@ CLOSURES = {
         <joint name="C2" type="fixed"><parent link="rocker"/><child link="closing_C_2"/>
         <origin xyz="-0.1 0.5 0"/></joint>""",
     "side file": "",
+    "YAML": """<link name="end"/><link name="tip"/>
+        <joint name="C1" type="fixed"><parent link="coupler"/><child link="end"/><origin xyz="0.6 0.2 0"/></joint>
+        <joint name="C2" type="fixed"><parent link="rocker"/><child link="tip"/><origin xyz="-0.1 0.5 0"/></joint>""",
 }
+YAML = "closed_loop: [['end', 'C2']]  # a link, and a joint, whose frame is that of its child\ntype: '3D'\n"
 SIDE_FILE = """[[loop]]
 name = "C"
 type = "revolute"
@@ -100,7 +104,7 @@ def planar_acceleration() -> float:
     return found["crank.omega"]
 
 
-QUICK = ("SDF", "side file")  # the ones least alike
+QUICK = ("SDF", "side file", "YAML")  # the ones least alike
 
 
 @pytest.mark.parametrize("form", slow_but(QUICK, CLOSURES))
@@ -109,13 +113,39 @@ def test_loops_in_every_form_close_the_same_linkage(form: str, tmp_path: Path) -
     path.write_text(LINKAGE.replace("CLOSURE", CLOSURES[form]))
     if form == "side file":
         (tmp_path / "linkage.loops.toml").write_text(SIDE_FILE)
+    if form == "YAML":
+        (tmp_path / "linkage.yaml").write_text(YAML)
     model = read(path, strict=True)
     mechanism, state = model.mechanism, model.state
     assert np.abs(state.q).max() < 1e-9  # closed as it is
-    assert state.rank is not None
     assert mechanism.nv - int(state.rank) == 1
     (found,) = accelerations_here(mechanism, np.zeros((1, mechanism.nq)), np.zeros((1, mechanism.nv)))
     np.testing.assert_allclose(found["A.angle_rate"], planar_acceleration(), rtol=EXACT)
+
+
+def test_yaml_makes_joints_spherical_and_its_mistakes_are_named(tmp_path: Path) -> None:
+    path, side = tmp_path / "linkage.urdf", tmp_path / "linkage.yaml"
+    path.write_text(LINKAGE.replace("CLOSURE", CLOSURES["YAML"]))
+    side.write_text("closed_loop: [[end, tip]]\ntype: [6d]\njoint_name: [B]\njoint_type: [SPHERICAL]\nname_mot: mot\n")
+    model = read(path, strict=True)
+    names = [name for name in model.mechanism.coordinate_names if name.startswith("B.")]
+    assert names == ["B.e0", "B.e1", "B.e2", "B.e3"]
+    assert [type(part).__name__ for part in model.mechanism.joints][-1] == "FixedConstraint"
+    wrong = {
+        "closed_loop: [[end]]": "closed_loop must be a list of pairs of names",
+        "closed_loop: [[end, tipp]]": "closed_loop: There is no link or joint named 'tipp'. Did you mean 'tip'?",
+        "closed_loop: [[end, C1]]": "'end' and 'C1' are frames of one body",
+        "closed_loop: [[end, tip]]\ntype: [3d, 3d]": "type must have as many entries as there are items, 1; it has 2",
+        "closed_loop: [[end, tip]]\ntype: 4d": "type must be one of 3d, 6d, got '4d'",
+        "joint_name: [Z]": "joint_name: There is no joint named 'Z'",
+        "closed_loop: [[end, tip]": r"line \d+: no well-formed YAML",
+        "!!python/object/apply:os.system [ls]": "no well-formed YAML",
+        "closed_loop: " + "[" * 5000: "no well-formed YAML",
+    }
+    for text, message in wrong.items():
+        side.write_text(text)
+        with pytest.raises(MechanismError, match=message.replace("[", r"\[").replace("?", r"\?")):
+            read(path)
 
 
 def test_tree_accelerates_as_in_mujoco_which_reads_urdf_too(tmp_path: Path) -> None:
@@ -133,6 +163,24 @@ def test_tree_accelerates_as_in_mujoco_which_reads_urdf_too(tmp_path: Path) -> N
     put(mujoco, m, d, *(dict(zip(n, x[0].tolist(), strict=True)) for n, x in zip(names, (q, v), strict=True)))
     (here,) = accelerations_here(model.mechanism, q, v)
     assert largest_difference(accelerations_there(m, d), here) < EXACT
+
+
+@pytest.mark.parametrize(
+    ("mimics", "text"),
+    [
+        ({"A": "A"}, r"line \d+: <mimic>: joint 'A' mimics itself; one joint"),
+        ({"A": "B", "B": "D", "D": "A"}, r"joint 'A' mimics itself, by way of 'B' and 'D'"),
+        ({"A": "B", "B": "D", "D": "B"}, r"joint 'B' mimics itself, by way of 'D'"),
+    ],
+)
+def test_mimics_in_a_circle_are_refused(mimics: dict[str, str], text: str, tmp_path: Path) -> None:
+    path, robot = tmp_path / "circle.urdf", LINKAGE.replace("CLOSURE", "")
+    for follower, leader in mimics.items():
+        start = f'<joint name="{follower}" type="continuous">'
+        robot = robot.replace(start, f'{start}<mimic joint="{leader}"/>')
+    path.write_text(robot)
+    with pytest.raises(MechanismError, match=text):
+        read(path)
 
 
 def test_mimic_is_a_gear_and_limits_are_remarked(tmp_path: Path) -> None:

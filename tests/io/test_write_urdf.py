@@ -51,8 +51,11 @@ def test_what_urdf_cannot_express_raises_or_is_remarked(tmp_path: Path) -> None:
     write_urdf(cut, path, strict=True)
     assert read(path).mechanism.coordinate_names == cut.coordinate_names
     spring = sp.JointSpringDamper("spring", "A.angle", 1.0)
-    sprung = original.with_parts(forces=[*original.forces, spring])
+    sprung = original.with_parts([spring])
     with pytest.raises(MechanismError, match="JointSpringDamper 'spring' has no counterpart in URDF"):
         write_urdf(sprung, path, strict=True)
+    geared = sp.Mechanism([a], [sp.Revolute("R", sp.ground.at(), a.at(0, 0, 1), 0.2)], coordinates="joint")
+    with pytest.raises(MechanismError, match="Revolute 'R' has an armature, which URDF cannot express"):
+        write_urdf(geared, path, strict=True)
     with pytest.raises(MechanismError, match="in 3 dimensions, in absolute coordinates"):
         write_urdf(original.with_coordinates("absolute"), path)

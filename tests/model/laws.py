@@ -159,6 +159,17 @@ def coupling(part: type, kind: type, coordinates: tuple[str, str], make: Callabl
     return Case(part, build)
 
 
+def tendon(part: type, kind: type, coordinates: tuple[str, str], spring: Callable[..., Any]) -> Case:
+    """A case of a tendon over two coordinates of a helping joint, on which a spring acts."""
+
+    def build(name: str, a: Any, b: Any, s: float) -> Parts:
+        helper = kind(f"{name} helper", a, b)
+        cable = part(f"{name}/cable", [f"{helper.name}.{c}" for c in coordinates], (0.6 * s, -0.3))
+        return Parts((helper, cable), forces=(spring(name, f"{cable.name}.length", 3.0, 0.2, 0.4),))
+
+    return Case(part, build, conserves=True, dissipates=True)
+
+
 def array(*numbers: float) -> Array:
     """Numbers as an array, one number as a scalar."""
     return jnp.asarray(numbers if len(numbers) != 1 else next(iter(numbers)), dtype=float)

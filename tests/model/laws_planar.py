@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from jaxmbd import planar as pl
 from tests.model import laws
-from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
+from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor, tendon
 
 
 def cam(t: Array, frames: tuple[pl.Frame, pl.Frame], parameters: Any) -> Array:
@@ -192,6 +192,7 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.JointFriction(n, c, 0.1, 0.2, 0.5 * s, 0.07, 0.4, 1.5),
         dissipates=True,
     ),
+    "Tendon": tendon(pl.Tendon, pl.PinInSlot, ("displacement", "angle"), pl.JointSpringDamper),
     "JointSpringDamper": on_joint(
         pl.JointSpringDamper,
         "forces",

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from jaxmbd import spatial as sp
 from tests.model import laws
-from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
+from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor, tendon
 
 
 def cam(t: Array, frames: tuple[sp.Frame, sp.Frame], parameters: Any) -> Array:
@@ -198,6 +198,7 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.JointFriction(n, c, 0.1, 0.2, 0.5 * s, 0.07, 0.4, 1.5),
         dissipates=True,
     ),
+    "Tendon": tendon(sp.Tendon, sp.Cylindrical, ("displacement", "angle"), sp.JointSpringDamper),
     "JointSpringDamper": on_joint(
         sp.JointSpringDamper,
         "forces",

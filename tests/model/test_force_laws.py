@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd.model.force.force import AbstractJointForce, scaled
+from jaxmbd.model.mechanism.named_coordinates import TendonLength
 from tests.model.law_bench import (
     EXACT,
     FIRST,
@@ -40,14 +41,20 @@ def to_centre(b: Bench, marker: Any, place: np.ndarray, wrench: np.ndarray) -> n
 
 def along_coordinate(b: Bench, part: Any, columns: np.ndarray) -> np.ndarray:
     """The generalized force of a law along a joint's coordinate: the coordinate's slope, by differences, times it."""
-    c = b.mechanism.coordinate(part.coordinate)
-    near = float(b.turns[b.mechanism.turns.index(c.name)]) if c.unwrapped else None
+    coordinate = b.mechanism.coordinate(part.coordinate)
+    is_sum = isinstance(coordinate, TendonLength)
+    parts: Any
+    parts, ratios = (coordinate.parts, coordinate.ratios.tolist()) if is_sum else ((coordinate,), [1.0])
+    value: Any = 0.0
     steps = [(j, k) for j in columns for k in OFFSETS]
-    many = [b.at_markers(c.markers, b.moved(k * STEP * (np.arange(len(b.v)) == j)), b.v)[0] for j, k in steps]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *many, b.at_markers(c.markers, b.q, b.v)[0])
-    value = np.asarray(jax.vmap(lambda frames: c.joint.motion(frames)[c.index])(stacked))
-    if near is not None:
-        value = value + 2 * np.pi * np.round((near - value) / (2 * np.pi))
+    for c, ratio in zip(parts, ratios, strict=True):
+        many = [b.at_markers(c.markers, b.moved(k * STEP * (np.arange(len(b.v)) == j)), b.v)[0] for j, k in steps]
+        stacked = jax.tree.map(lambda *x: jnp.stack(x), *many, b.at_markers(c.markers, b.q, b.v)[0])
+        own = np.asarray(jax.vmap(lambda frames, c=c: c.joint.motion(frames)[c.index])(stacked))
+        if c.unwrapped:
+            near = float(b.turns[b.mechanism.turns.index(c.name)])
+            own = own + 2 * np.pi * np.round((near - own) / (2 * np.pi))
+        value = value + ratio * own
     slope = value[:-1].reshape(-1, 4) @ FIRST / STEP
     return slope * float(part.effort(*(jnp.asarray(x) for x in (T, value[-1], slope @ b.v[columns]))))
 

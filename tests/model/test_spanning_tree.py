@@ -120,7 +120,7 @@ def test_pictures_of_joint_coordinates() -> None:
     found = ALL["slider_crank"]()
     joint = found.mechanism.with_coordinates("joint")
     state = mbd.assemble(joint, found.fixed, speeds=found.speeds)
-    poses = poses_at(joint, np.asarray(state.q)[None])
+    poses = poses_at(joint, np.zeros(1), np.asarray(state.q)[None])
     np.testing.assert_allclose(poses[0, :-1].reshape(-1), found.state().q, atol=1e-9)
     for mechanism, here in ((joint, state), (found.mechanism, found.state())):
         matrix = augmented_matrix(mechanism, here)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,6 +31,34 @@ def test_transmission_angle_is_that_of_the_law_of_cosines() -> None:
 def test_crank_margins_are_positive_if_the_crank_turns_round() -> None:
     np.testing.assert_allclose(crank_margins(*LENGTHS), [0.2, 1.2, 1.8])
     assert float(jnp.min(crank_margins(2.0, 0.9, 1.5, 1.2))) < 0
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (float("nan"), "crank_margins: crank must be finite, got nan"),
+        (float("inf"), "crank_margins: crank must be finite, got inf"),
+        (-0.5, r"crank_margins: crank must be positive \[m\] and finite, got -0.5"),
+        (0.0, r"crank_margins: crank must be positive \[m\] and finite, got 0"),
+        (0.5 + 0.1j, r"crank_margins: crank must be a real number, got \(0.5\+0.1j\)"),
+        (np.complex128(0.5), "crank_margins: crank must be"),
+        ("0.5", "crank_margins: crank must be a number, got '0.5'"),
+        (None, "crank_margins: crank must be a number, got None"),
+        ([0.5, 0.6], r"crank_margins: crank must be a number, got shape \(2,\)"),
+    ],
+)
+def test_lengths_that_are_none_have_no_crank_margins(length: Any, text: str) -> None:
+    with pytest.raises(mbd.MechanismError, match=text):
+        crank_margins(2.0, length, 1.5, 1.2)
+
+
+def test_traced_lengths_that_are_not_positive_have_no_positive_margins() -> None:
+    """The formula alone would give `(1.2, 2.2, 2.8)` for a crank of −0.5 m, as for one that turns round."""
+    margins = jax.jit(lambda crank: crank_margins(2.0, crank, 1.5, 1.2))
+    np.testing.assert_allclose(margins(0.5), [0.2, 1.2, 1.8], rtol=1e-12)
+    np.testing.assert_allclose(margins(-0.5), [-0.5, -0.5, -0.5], rtol=1e-12)
+    assert np.isnan(margins(jnp.nan)).all()
+    np.testing.assert_allclose(jax.jacfwd(margins)(0.5), [-1.0, -1.0, -1.0], rtol=1e-12)
 
 
 def test_quantities_name_what_they_lack() -> None:

@@ -18,8 +18,10 @@ def test_a_report_stands_alone(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     experiments = []
     for start in (1.0, 1.5):
-        angle = np.asarray(mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": start}), TS)["O.angle"])
+        motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": start}), TS)
+        angle = np.asarray(motion["O.angle"])
         noisy = {"O.angle": angle + 1e-3 * draws.normal(size=41)}
+        noisy["bar.x"] = np.asarray(motion["bar.x"]) + 1e-3 * draws.normal(size=41)
         experiments.append(mbd.Experiment(TS, noisy, start={"O.angle": start}, sigma=1e-3))
     free = {
         "mass": Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg"),
@@ -28,11 +30,29 @@ def test_a_report_stands_alone(tmp_path: Path) -> None:
     result = mbd.fit(plain_pendulum(1.2, 0.1), experiments[0], free, progress=False)
     path = plot.fit_report(result, tmp_path / "fit.html", title="A & B", unseen=predict(result, experiments[1]))
     page = path.read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("<svg") == 3
     assert "<h1>A &amp; B</h1>" in page
     assert "c &lt;1&gt;" in page
     assert "<script" not in page
-    assert not re.search(r"(src|href)=.(?!data:)", page)
+    assert not re.search(r"(src|href)=.(?!data:|#)", page)
     for word in ("AIC", "independent", "95 % interval", "kg", "Experiments that were not used"):
         assert word in page
     assert f"{float(result.parameters['mass']):.6g}" in page
+    # It fits all screens, in light and dark: colours of pictures are those of the page.
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "prefers-color-scheme: dark" in page
+    pictures = "".join(page.split("<svg")[1:])
+    assert pictures.count("var(--ink)") > 20
+    assert not re.search("#000000|#222222|#808080|#d9d9d9", pictures)
+    for unit in ("rad", "m"):
+        assert f"[{unit}]</text>" in page
+        assert f"model − measured [10⁻³ {unit}]</text>" in page
+    figure = plot.fit(result)
+    assert figure.shape == (4, 1)
+    assert [panel.get_ylabel() for panel in figure[::2, 0]] == ["[rad]", "[m]"]
+    angles, places = ({line.get_label() for line in panel.get_lines()} for panel in figure[::2, 0])
+    assert angles == {"O.angle, measured", "O.angle, model"}
+    assert places == {"bar.x, measured", "bar.x, model"}
+    residual = figure[3, 0].get_lines()[0].get_ydata()
+    np.testing.assert_allclose(residual, 1e3 * result.residuals[0]["bar.x"])
+    assert figure[2, 0].get_ylim()[1] - figure[2, 0].get_ylim()[0] < 0.6  # metres are not drawn beside radians

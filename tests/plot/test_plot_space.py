@@ -20,6 +20,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.state import rank_number
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.plot._space import lit
 from jaxmbd.scene.geometry import Geometry
@@ -28,6 +29,8 @@ from jaxmbd.scene.parts import pieces_of
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import SHARE
 from jaxmbd.scene.surfaces import equivalent_solid, hull_faces, normals, spread
+
+ENDED = jnp.asarray(False), {}, mbd.RESULTS.successful, rank_number(-1)  # as `simulate` ends a motion
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
@@ -56,11 +59,11 @@ def swing() -> mbd.Solution:
     half = [jnp.cos(RATE * ts / 2), zero, jnp.sin(RATE * ts / 2), zero]
     q = jnp.stack([0.5 * c, zero, -0.5 * s, *half, RATE * ts], axis=1)
     v = jnp.stack([-0.5 * RATE * s, zero, -0.5 * RATE * c, zero, jnp.full(6, RATE), zero], axis=1)
-    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, mbd.RESULTS.successful)
+    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, *ENDED)
 
 
 def geometry_of(mechanism: sp.Mechanism) -> Geometry:
-    return Geometry(mechanism, at_poses(mechanism)[None])
+    return Geometry(mechanism, np.zeros(1), at_poses(mechanism)[None])
 
 
 def surface(mechanism: sp.Mechanism, part: str, colour: str | None = None) -> np.ndarray:
@@ -97,7 +100,7 @@ def test_draw_puts_a_bar_between_markers_in_equal_scales() -> None:
     q = np.array([0.0, 0.0, -0.5, math.cos(math.pi / 4), 0.0, math.sin(math.pi / 4), 0.0, 0.0])
     axes = plot.draw(mechanism, q, labels=True)
     assert isinstance(axes, Axes3D)
-    geometry = Geometry(mechanism, q[None])
+    geometry = Geometry(mechanism, np.zeros(1), q[None])
     bars = [p for p in pieces_of(geometry) if p.part == "rod" and p.colour == BODIES[0]]
     (bar,) = (piece.shape(geometry.motion.at(0)).reshape(-1, 3) for piece in bars)
     assert distances(bar, (0, 0, 0), (0, 0, -1)).max() < 0.5 * geometry.size
@@ -295,7 +298,7 @@ def test_a_free_body_and_a_top_are_drawn_as_their_solids() -> None:
 def test_a_body_without_inertia_is_a_ball(mass: float) -> None:
     bob = sp.Body("bob", mass, (0.0, 0.0, 0.0))
     slide = sp.Prismatic("slide", sp.ground.at(), bob.at())
-    geometry = Geometry(sp.Mechanism([bob], [slide], coordinates="joint"), np.array([[1.0]]))
+    geometry = Geometry(sp.Mechanism([bob], [slide], coordinates="joint"), np.zeros(1), np.array([[1.0]]))
     (ball,) = (piece for piece in pieces_of(geometry) if piece.part == "bob")
     radii = np.linalg.norm(ball.shape(geometry.motion.at(0)) - (0.0, 0.0, 1.0), axis=-1)
     np.testing.assert_allclose(radii, 0.9 * geometry.size)
@@ -352,7 +355,7 @@ def test_a_slide_is_as_long_as_its_travel() -> None:
     mechanism = sp.Mechanism([block], [joint])
     qs = np.zeros((5, 7))
     qs[:, 0], qs[:, 3] = np.linspace(-1.0, 2.0, 5), 1.0
-    geometry = Geometry(mechanism, qs)
+    geometry = Geometry(mechanism, np.zeros(len(qs)), qs)
     rail, *_ = (p for p in pieces_of(geometry) if p.part == "slide")
     points = rail.shape(geometry.motion.at(0)).reshape(-1, 3)
     assert points[:, 0].min() == pytest.approx(-1.0, abs=5 * geometry.size)
@@ -424,7 +427,7 @@ def test_rates_of_poses_are_their_derivatives(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(rates_of(mechanism, np.zeros(1), q, v)[0], np.append(expected, 0.0), atol=1e-12)
     frame = mechanism["O"].b.frame(mechanism.space.place(jnp.asarray(q[0, :7])))
     place = place_of(mechanism, mechanism["O"].b)
-    poses = poses_of(mechanism, q).at(0)
+    poses = poses_of(mechanism, np.zeros(1), q).at(0)
     np.testing.assert_allclose(place.point(poses), frame.position, atol=1e-12)
     np.testing.assert_allclose(place.axes(poses), frame.rotation, atol=1e-12)
 

@@ -44,7 +44,7 @@ def test_slot_and_guide_are_as_long_as_the_travel() -> None:
     zero = np.zeros_like(angle)
     qs = np.stack([zero, zero, angle, np.cos(angle), zero, zero], axis=1)
     mechanism = yoke()
-    geometry = Geometry(mechanism, qs)
+    geometry = Geometry(mechanism, angle, qs)
     (slot, _), (guide, block) = (list(symbol(geometry, mechanism[name])) for name in ("slot", "rail"))
     for k in (0, 7):
         poses = geometry.motion.at(k)
@@ -60,7 +60,7 @@ def test_slot_and_guide_are_as_long_as_the_travel() -> None:
 
 
 def strokes_of(mechanism: pl.Mechanism, name: str) -> int:
-    geometry = Geometry(mechanism, np.stack([body.pose for body in mechanism.bodies]).reshape(1, -1))
+    geometry = Geometry(mechanism, np.zeros(1), np.stack([body.pose for body in mechanism.bodies]).reshape(1, -1))
     parts = {part.name: part for part in (*mechanism.forces, *mechanism.constraints())}
     return len(list(symbol(geometry, parts[name])))
 
@@ -110,7 +110,7 @@ def test_parts_have_the_symbols_that_they_have_in_space() -> None:
             pl.PlaneContact("contact", pl.ground.at(0.0, -0.3), arm.at(), 1e4, 0.25),
         ],
     )
-    geometry = Geometry(mechanism, np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]))
+    geometry = Geometry(mechanism, np.zeros(1), np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]))
     shapes: dict[str, list[np.ndarray]] = {}
     for piece in pieces_of(geometry):
         shapes.setdefault(piece.part, []).append(piece.shape(geometry.motion.at(0)))
@@ -127,7 +127,9 @@ def test_parts_have_the_symbols_that_they_have_in_space() -> None:
 
 def names_of(mechanism: pl.Mechanism, state: mbd.State) -> list[tuple[str, int]]:
     """Names of the pieces of a picture, with the layer that each is drawn in."""
-    return sorted((piece.part, piece.layer) for piece in pieces_of(Geometry(mechanism, np.asarray(state.q)[None])))
+    return sorted(
+        (piece.part, piece.layer) for piece in pieces_of(Geometry(mechanism, np.zeros(1), np.asarray(state.q)[None]))
+    )
 
 
 @pytest.mark.parametrize("name", ["planar-four-bar", "slider-crank"])
@@ -146,6 +148,6 @@ def test_a_driven_angle_is_a_round_arrow(driven: str, arrows: int) -> None:
     crank, slide = pl.Body("crank", 1.0, 0.1, (0.5, 0.0, 0.0)), pl.Body("slide", 1.0, 0.1)
     joints = [pl.Revolute("O", pl.ground.at(), crank.at(-0.5)), pl.Prismatic("rail", pl.ground.at(), slide.at())]
     mechanism = pl.Mechanism([crank, slide], joints, drivers=[pl.Driver("drive", driven, lambda t: t)])
-    geometry = Geometry(mechanism, np.concatenate([body.pose for body in mechanism.bodies])[None])
+    geometry = Geometry(mechanism, np.zeros(1), np.concatenate([body.pose for body in mechanism.bodies])[None])
     (piece,) = symbol(geometry, mechanism.with_reactions()["drive"])
     assert (piece.is_upright, piece.is_dotted) == (bool(arrows), not arrows)

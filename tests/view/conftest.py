@@ -57,6 +57,12 @@ class Browser:
         self.run("dispatchEvent(new KeyboardEvent('keydown', { key: args[0] }))", key)
         self.drawn()
 
+    def resize(self, width: int, height: int) -> None:
+        """Show the page as on a screen of some size, down to that of a telephone."""
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.drawn()
+
     def text(self, selector: str) -> str:
         return self.run("document.querySelector(args[0]).textContent", selector)
 
@@ -112,4 +118,5 @@ def browser(driver: Any, tmp_path: Path) -> Browser:
     found = Browser(driver, tmp_path)
     for read in (found.complaints, found.requests):  # those of tests before
         read()
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     return found

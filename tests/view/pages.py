@@ -12,8 +12,11 @@ import numpy as np
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.state import rank_number
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.view import Page
+
+ENDED = jnp.asarray(False), {}, mbd.RESULTS.successful, rank_number(-1)  # as `simulate` ends a motion
 
 RATE = 3.0  # [rad/s]
 LENGTH = 1.0  # [m]
@@ -46,7 +49,7 @@ def turning(mechanism: Any, ts: Any, rate: float = RATE) -> mbd.Solution:
     else:
         q = jnp.stack([0.5 * c, zero, -0.5 * s, jnp.cos(angle / 2), zero, jnp.sin(angle / 2), zero, angle], axis=1)
         v = jnp.stack([-0.5 * rate * s, zero, -0.5 * rate * c, zero, jnp.full(len(ts), rate), zero], axis=1)
-    return mbd.Solution(mechanism, Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, mbd.RESULTS.successful)
+    return mbd.Solution(mechanism, Stabilized(), ts, q, v, {}, *ENDED)
 
 
 def tumbling(count: int, ts: Any) -> mbd.Solution:
@@ -63,8 +66,7 @@ def tumbling(count: int, ts: Any) -> mbd.Solution:
         poses += [*place, np.cos(rate * ts / 2), *np.outer(axis, np.sin(rate * ts / 2))]
         twists += [*moving, *np.outer(rate * axis, np.ones(len(ts)))]
     q, v = (jnp.asarray(np.stack(columns, axis=1)) for columns in (poses, twists))
-    ended = jnp.asarray(False), {}, mbd.RESULTS.successful
-    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, {}, *ended)
+    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, {}, *ENDED)
 
 
 class Content:

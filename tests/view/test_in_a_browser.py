@@ -94,7 +94,7 @@ def test_a_page_in_space(browser: Browser, space: mbd.Solution) -> None:
         check_pieces(browser, space, k)
         points = projected(browser, rod_points(space, k, along))
         box = browser.box("#scene")
-        code = "args[0].map((x) => picture.project(page.motions[0].point({ body: 0, offset: [x, 0, 0] })))"
+        code = "args[0].map((x) => picture.project(page.motions[0].point({ frame: 0, offset: [x, 0, 0] })))"
         found = np.add(browser.run(code, along.tolist()), (box["left"], box["top"]))
         np.testing.assert_allclose(found, points, atol=PIXEL)
         pixels = browser.pixels()

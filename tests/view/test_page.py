@@ -79,7 +79,7 @@ def placed(content: Content, piece: dict[str, Any], poses: Any) -> np.ndarray:
     """The points of a piece in the world by the rules of the page, the shapes of springs between those stored."""
 
     def point(start: dict[str, Any]) -> np.ndarray:
-        return poses.position[start["body"]] + poses.rotation[start["body"]] @ np.array(start["offset"])
+        return poses.position[start["frame"]] + poses.rotation[start["frame"]] @ np.array(start["offset"])
 
     origin, shapes = point(piece["start"]), [content.array(shape) for shape in piece["shapes"]]
     if "end" in piece:
@@ -88,7 +88,7 @@ def placed(content: Content, piece: dict[str, Any], poses: Any) -> np.ndarray:
         length = float(np.linalg.norm(away))
         flat = [np.interp(length, piece["lengths"], column) if len(column) > 1 else column[0] for column in columns]
         return np.reshape(flat, shapes[0].shape) @ facing(away).T + origin
-    axes = np.eye(len(origin)) if piece["isUpright"] else poses.rotation[piece["start"]["body"]]
+    axes = np.eye(len(origin)) if piece["isUpright"] else poses.rotation[piece["start"]["frame"]]
     return shapes[0] @ axes.T + origin
 
 
@@ -124,7 +124,7 @@ def test_each_shape_is_there_once(space: mbd.Solution) -> None:
 def test_shapes_have_as_many_points_for_every_length(name: str) -> None:
     mechanism = mbd.examples.get(name).mechanism
     poses = np.concatenate([*(np.asarray(body.pose) for body in mechanism.bodies), np.zeros(len(mechanism.turns))])
-    for piece in pieces_of(Geometry(mechanism, poses[None])):
+    for piece in pieces_of(Geometry(mechanism, np.zeros(1), poses[None])):
         if callable(piece.points):
             assert len({piece.points(length).shape for length in np.linspace(0.1, 3.0, 50)}) == 1, piece.part
 
@@ -325,7 +325,7 @@ def test_wrong_arguments_are_named(space: mbd.Solution, plane: mbd.Solution) -> 
         ((plane,), {"channels": ["rod.thta"]}, r"no quantity named 'rod\.thta'\. Did you mean 'rod\.theta'"),
         ((plane,), {"measured": {"rod.x": np.zeros(6)}}, "no plotted quantity named 'rod.x'"),
         ((plane,), {"elev": 10.0}, "elev and azim turn the view of a mechanism in space"),
-        (({"a": plane, "b": infinite},), {}, r"motions\['b'\]: q holds values that are not finite"),
+        (({"a": plane, "b": infinite},), {}, r"motions\['b'\]: .*q holds values that are not finite"),
         (({"a": plane, "b": plane},), {"channels": "x"}, r"motions\['a'\]: There is no quantity named 'x'"),
         ((plane,), {"title": 3}, "title must be a string"),
         ((plane,), {"speed": 0.0}, "speed must be positive and finite, got 0.0"),

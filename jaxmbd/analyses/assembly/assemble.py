@@ -22,10 +22,12 @@ from jaxmbd.analyses.assembly.assembly_errors import (
     worst_first,
 )
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, row_scales, shape_of
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
+from jaxmbd.analyses.assembly.speed_solve import check_mass, least_energy, may_lack_inertia
+from jaxmbd.analyses.assembly.turns import within_a_turn
 from jaxmbd.analyses.checks import check_time
-from jaxmbd.analyses.output_channels import Reader, Snapshot
-from jaxmbd.analyses.redundancy import least_norm
+from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
@@ -35,6 +37,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.body.checks import check_finite, check_flags, check_mapping, check_number, checked_names
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 
@@ -96,11 +99,14 @@ def assemble(
     for name in rates:
         rate_channel(mechanism, name)
     diagonal = None if weights is None else _weights(mechanism, numbers_of("weights", weights)).astype(start.dtype)
-    q, v, rank, result, residuals = _assemble(mechanism, start, prescribed, rates, time, diagonal)
+    q, v, rank, result, residuals = _assemble(
+        mechanism, start, prescribed, rates, time, diagonal, may_lack_inertia(mechanism)
+    )
     if check and is_known(mechanism, q, v, result, residuals):
         known, at = frozen((mechanism, residuals))
         _check_positions(known, *frozen((start, at, prescribed, time)))
-        check_mass(known, frozen(q))
+        if not np.isfinite(np.asarray(at.v)).all():
+            check_mass(known, at.q, time, _FREE_SPEEDS)
         _check_speeds(known, at, rates)
     elif check:
         q, v = _raise_at_run_time(mechanism, q, v, result, residuals, tuple(prescribed), tuple(rates))
@@ -108,50 +114,79 @@ def assemble(
 
 
 class _Residuals(eqx.Module):
-    """The coordinates and speeds where the search ended, and the residuals there: of the position constraints, of the
-    condition that the position is nearest to the guess (`slope`), and of the velocity constraints."""
+    """The coordinates and speeds where the search ended, the sides of the joints there, and the residuals: of the
+    position constraints, of the condition that the position is nearest to the guess (`slope`), and of the velocity
+    constraints.
+
+    `position_limits`, `speed_limits`: the largest residuals that count as zero.
+    """
 
     q: Array
     v: Array
     position: Array
+    position_limits: Array
+    sides: Array
     slope: Array
     speed: Array
+    speed_limits: Array
 
     @property
-    def speed_limit(self) -> Any:
-        """The largest residual of the velocity constraints that counts as zero."""
-        return 1e2 * tolerance_of(self.v) * (1 + _largest(self.v))
+    def is_closed(self) -> Any:
+        """True if the position constraints are satisfied."""
+        return _all_within(self.position, self.position_limits)
+
+    @property
+    def is_nearest(self) -> Any:
+        """True if the position is nearest to the guess."""
+        return _all_within(self.slope, tolerance_of(self.q))
+
+    @property
+    def is_consistent(self) -> Any:
+        """True if the velocity constraints are satisfied."""
+        return _all_within(self.speed, self.speed_limits)
 
 
 @cached_on_disk
 def _assemble(
     mechanism: Mechanism, start: Array, prescribed: dict[str, Array], speeds: dict[str, Array], t: Scalar,
-    weights: Array | None,
+    weights: Array | None, may_lack: bool,
 ) -> tuple[Array, Array, Array, RESULTS, _Residuals]:  # fmt: skip
-    """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals."""
+    """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals.
+
+    `may_lack`: bodies may have no mass or no inertia about an axis.
+    """
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
-    q, slope = closed(closing, start), jnp.zeros((), start.dtype)
+    q, slope = closed(closing, within_a_turn(closing, start)), jnp.zeros((), start.dtype)
     if weights is not None:
         q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
-    position = closure(q, closing)
-    is_closed, is_nearest = (jnp.asarray(_largest(x) <= tolerance_of(q)) for x in (position, slope))
-    is_placed = is_closed & is_nearest
-    rows, at_rest = as_program(speed_rows)(equations, speeds, t, q)
+    position, sides = closure(q, closing), equations.at(t, q).sides()
+    limits, is_right = tolerance_of(q) * row_scales(equations, prescribed), ~is_opposed(sides)
+    is_closed, is_nearest = _all_within(position, limits), _all_within(slope, tolerance_of(q))
+    is_placed = is_closed & is_right & is_nearest
+    scales = _speed_row_scales(equations, speeds)
+    rows, at_rest = as_program(_scaled_speed_rows)(equations, speeds, scales, t, q)
     # Where no position was found rows may be dependent, and a batch would compute singular values of all instances.
     rows = jnp.where(is_placed, rows, jnp.eye(*rows.shape, dtype=rows.dtype))
-    v = _speeds(equations.at(t, q), rows, -at_rest)
-    residuals = _Residuals(q, v, position, slope, rows @ v + at_rest)
-    is_consistent = jnp.asarray(_largest(residuals.speed) <= residuals.speed_limit)
+    v = least_energy(equations.at(t, q), rows, -at_rest, may_lack)
+    rate = jnp.maximum(_largest(v / equations.scales.speeds), _largest(at_rest))
+    speed_limits = (_SPEEDS * tolerance_of(v) * rate + _NOISE * jnp.finfo(v.dtype).eps) * scales
+    residuals = _Residuals(q, v, position, limits, sides, slope, (rows @ v + at_rest) * scales, speed_limits)
     result = first_failure(
         (~is_closed, RESULTS.not_assembled),
+        (~is_right, RESULTS.opposed),
         (~is_nearest, RESULTS.not_nearest),
-        (~is_consistent, RESULTS.speeds_contradict),
+        (~residuals.is_consistent, RESULTS.speeds_contradict),
     )
     inputs = (mechanism, start, prescribed, speeds, t, weights)
     q, v = invalidated(is_placed, q, inputs), invalidated(is_successful(result), v, inputs)
-    return q, v, rank_of(rows[: equations.m]), result, residuals
+    return q, v, rank_of(rows[: equations.m] * equations.scales.speeds[None]), result, residuals
+
+
+# Largest residual of the velocity constraints, as a multiple of the tolerance of positions and of the largest speed,
+# and as a multiple of rounding of one unit per second.
+_SPEEDS, _NOISE = 1e2, 1e3
 
 
 @cached_on_disk
@@ -180,25 +215,26 @@ def speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Arr
     return rows, jnp.concatenate([at.velocity(still), values(still) - prescribed])
 
 
+def _scaled_speed_rows(
+    equations: Equations, speeds: dict[str, Array], scales: Array, t: Scalar, q: Array
+) -> tuple[Array, Array]:
+    rows, at_rest = speed_rows(equations, speeds, t, q)
+    return rows / scales[:, None], at_rest / scales
+
+
+def _speed_row_scales(equations: Equations, speeds: Iterable[str]) -> Float[Array, " rows"]:
+    """Return the scale of each row of `C` and of the prescribed speeds."""
+    mechanism = equations.mechanism
+    units = channel_units(mechanism) if speeds else {}
+    own = equations.scales.of(*(units[rate_channel(mechanism, name)] for name in speeds))
+    return jnp.concatenate([equations.scales.rows, own])
+
+
 def _speed_values(at: Configuration, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
     """Return the values of named speeds at `v`."""
     nothing = jnp.zeros(at.equations.m, v.dtype)
     reader = Reader(at.equations, Snapshot(at.t, at.q, v, jnp.zeros_like(v), nothing))
     return jnp.stack([reader.read(rate_channel(at.mechanism, name)) for name in names]) if names else v[:0]
-
-
-def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
-    """Return the speeds of least kinetic energy for given rates of the rows.
-
-    User-defined generalized speeds are measured from the slowest motion, since bodies may move where all of them are
-    zero.
-    """
-    slowest = at.slowest()
-    if rows.shape[0] == 0:
-        return jnp.zeros(rows.shape[1]) if slowest is None else slowest
-    rates = rates if slowest is None else rates - rows @ slowest
-    v = least_norm(rows, rates, at.inertia)
-    return v if slowest is None else v + slowest
 
 
 def rate_channel(mechanism: Mechanism, name: str) -> str:
@@ -212,7 +248,7 @@ def rate_channel(mechanism: Mechanism, name: str) -> str:
     try:
         mechanism.coordinate(f"{owner}.{component}")
     except MechanismError:
-        joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ())]
+        joints = [f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names]
         raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
     # A body's coordinate that can be named here has the same index as its rate: x and vx.
     return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"
@@ -267,15 +303,17 @@ def numbers_of(
 def _check_positions(
     mechanism: Mechanism, start: Array, residuals: _Residuals, prescribed: dict[str, Array], t: Scalar
 ) -> None:
-    tolerance = tolerance_of(residuals.q)
-    if not _largest(residuals.position) <= tolerance:
+    if not residuals.is_closed:
         text = closure_text(mechanism, start, np.asarray(residuals.position), prescribed, t)
         raise AssemblyError(text + over_constrained_text(mechanism, t, residuals.q, tuple(prescribed)))
-    if not _largest(residuals.slope) <= tolerance:
+    if opposed := opposed_text(mechanism, np.asarray(residuals.sides)):
+        raise AssemblyError(f"The mechanism cannot be assembled. {opposed}")
+    if not residuals.is_nearest:
         slope = float(residuals.slope)
         raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {slope:.3g}).")
 
 
+_FREE_SPEEDS = "A motion that drivers and fixed speeds do not determine completely"
 _STEEP = (
     "the closed position nearest to the guess was not found. Start from a better guess, use weights that differ less, "
     "or leave them out"
@@ -283,10 +321,11 @@ _STEEP = (
 
 
 def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[str, Any]) -> None:
-    limit = float(residuals.speed_limit)
-    if not float(_largest(residuals.speed)) <= limit:
-        rows = worst_first(row_names(mechanism, tuple(speeds)), np.asarray(residuals.speed))
-        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= limit)
+    if not residuals.is_consistent:
+        miss = np.asarray(residuals.speed)
+        missed = np.where(np.abs(miss) <= np.asarray(residuals.speed_limits), 0.0, miss)
+        rows = worst_first(row_names(mechanism, tuple(speeds)), missed)
+        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if value)
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
             "Give at most as many speeds as there are degrees of freedom, and none that a driver prescribes."
@@ -300,16 +339,27 @@ def _raise_at_run_time(
     """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
 
-    def describe(position: np.ndarray, slope: np.ndarray, speed: np.ndarray, limit: np.ndarray) -> str:
-        tolerance = tolerance_of(position)
-        if not _largest(position) <= tolerance:
-            text = open_text(positions, position, tolerance)
+    def describe(
+        position: np.ndarray,
+        limits: np.ndarray,
+        sides: np.ndarray,
+        slope: np.ndarray,
+        speed: np.ndarray,
+        speed_limits: np.ndarray,
+    ) -> str:
+        if not _all_within(position, limits):
+            text = open_text(positions, position, limits)
             return f"Assembly failed: the joints cannot be closed at these values: {text} (m or rad; m² for a Rod)."
-        if not _largest(slope) <= tolerance:
+        if opposed := opposed_text(mechanism, sides):
+            return f"Assembly failed. {opposed}"
+        if not _all_within(slope, tolerance_of(position)):
             return f"Assembly failed: {_STEEP}."
-        return f"Assembly failed: the speeds contradict the constraints: {open_text(rates, speed, float(limit))}."
+        if not np.isfinite(speed).all():
+            return f"Assembly failed: {_FREE_SPEEDS} needs the masses, and some body has none that is needed."
+        return f"Assembly failed: the speeds contradict the constraints: {open_text(rates, speed, speed_limits)}."
 
-    details = residuals.position, residuals.slope, residuals.speed, residuals.speed_limit
+    details = residuals.position, residuals.position_limits, residuals.sides, residuals.slope, residuals.speed
+    details = *details, residuals.speed_limits
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
@@ -318,35 +368,7 @@ def _largest(residual: Array | np.ndarray | np.generic) -> Array | np.floating:
     return lib.max(lib.abs(residual), initial=0.0)  # pyright: ignore
 
 
-_REGULAR = 1e-12  # eigenvalues of the mass matrix, scaled to a unit diagonal, that are smaller count as zero
-_NOTHING = 1e-8  # share of the largest root of a diagonal entry of M below which such a root counts as zero
-_SHARE = 0.1  # share of the largest component of a direction without inertia from which a speed is named
-
-
-def check_mass(mechanism: Mechanism, q: Float[Array, " nq"]) -> None:
-    """Raise if `M` is known to be singular, and name the speeds that have no inertia.
-
-    Only point masses and thin rods, which have no moment of inertia about some axis, can make it singular.
-    """
-    thin = [body.name for body in mechanism.bodies if body.lacks_inertia]
-    if not thin or not is_concrete(q, mechanism):
-        return
-    M = np.asarray(_mass(mechanism, q))
-    scale = np.sqrt(np.maximum(np.diag(M), 0.0))
-    weight = 1 / np.where(scale > _NOTHING * scale.max(), scale, np.inf)
-    values, directions = np.linalg.eigh(weight[:, None] * M * weight[None, :])
-    if values[0] > _REGULAR:
-        return
-    share = np.abs(directions[:, 0])
-    speeds = [name for name, part in zip(mechanism.speed_names, share, strict=True) if part > _SHARE * share.max()]
-    raise MechanismError(
-        f"The mass matrix is singular: nothing has inertia along {', '.join(map(repr, speeds))}, since "
-        f"{', '.join(map(repr, thin))} {'have' if len(thin) > 1 else 'has'} none about an axis. Give a moment of "
-        "inertia about that axis (where the body can spin freely about it and does not, any one will do), or let "
-        "joints carry it that leave no such motion free."
-    )
-
-
-@cached_on_disk
-def _mass(mechanism: Mechanism, q: Array) -> Array:
-    return jnp.asarray(Equations(mechanism).mass(q))
+def _all_within(residual: Array | np.ndarray, limits: Any) -> Any:
+    """Return True if no residual exceeds its limit; False for NaN."""
+    lib = np if is_concrete(residual, limits) else jnp
+    return lib.all(lib.abs(residual) <= limits)

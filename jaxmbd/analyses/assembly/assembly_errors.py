@@ -1,31 +1,31 @@
 """Messages for failed assembly: the open parts, the sizes of their residuals, and whether another start succeeds."""
 
-from collections.abc import Mapping
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import search
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
-from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, prescribed_units, row_scales, rows_of
+from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
+from jaxmbd.model.mechanism.scales import row_units
 from jaxmbd.printing import count_of
 
 _TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible
+_DEPENDENT = 1e-6  # singular value of the rows without units below which they are dependent, at a position that is open
 _GAP_WEIGHT = 1e-3  # weight of the rows of one part relative to all others, which leaves the whole gap to this part
-_UNIT_OF_RESIDUAL = {"F": "m", "M": "rad"}  # the unit of a row's residual, by the load that its multiplier stands for
 
 
 def tolerance_of(q: Array | np.ndarray) -> float:
-    """Return the largest residual of a closed joint: 1e-8 m or rad in double precision, 1e-4 in single precision."""
+    """Return the largest residual of a closed joint, divided by its scale (`Scales`): 1e-8 in double precision, 1e-4 in
+    single precision."""
     return 1e-8 if q.dtype == jnp.float64 else 1e-4
 
 
@@ -35,9 +35,14 @@ def closure_text(
     """Return the message for a mechanism that cannot be closed from a start.
 
     Searches from random starts distinguish two cases: if some of them succeed the guess was too far off, and if none
-    does the smallest residuals of all are reported.
+    does the smallest residuals of all are reported. Before that, joints are named that close on the wrong side.
     """
-    tolerance, names = tolerance_of(start), tuple(prescribed)
+    names, closing = tuple(prescribed), (Equations(mechanism), prescribed, t)
+    scales = np.asarray(row_scales(closing[0], names))
+    tolerance = tolerance_of(start) * scales
+    beyond, sides = _without_guards(closing, start)
+    if (np.abs(np.asarray(beyond)) <= tolerance).all() and (opposed := opposed_text(mechanism, sides)):
+        return f"The mechanism cannot be assembled from this guess: its joints close there on a wrong side. {opposed}"
     results, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
     closed = int(results.closed(tolerance).sum())
     if closed:
@@ -48,15 +53,40 @@ def closure_text(
         )
     sizes = np.nan_to_num(np.linalg.norm(np.asarray(results.miss), axis=1), nan=np.inf)
     q = results.q[int(np.argmin(np.where(np.asarray(results.wrong), np.inf, sizes)))]
-    closing = (Equations(mechanism), prescribed, t)
-    least_q, least_miss = _least_residuals(closing, jnp.ones_like(miss), q)
+    least_q, least_miss = _least_residuals(closing, jnp.asarray(1 / scales), q)
     least = open_rows(mechanism, np.asarray(least_miss), names, tolerance)
-    gap = _gap_text(mechanism, closing, least_q, np.abs(np.asarray(least_miss)))
+    if not least:  # the last search has closed what the others had left open, or axes are opposed there
+        return _closed_elsewhere(open_rows(mechanism, miss, names, tolerance), opposed=bool(np.all(results.wrong)))
+    gap = _gap_text(mechanism, closing, least_q, np.abs(np.asarray(least_miss)), scales)
     return (
         f"The mechanism cannot be assembled: {least} (m or rad; m² for a Rod). It seems infeasible: these are the "
         f"least misses, and none of {_TRIES} searches from random starts closed it.{gap} Either "
         "the lengths do not reach or the fixed values contradict each other: check the markers of these joints, or fix "
         "fewer coordinates."
+    ) + _nearly_parallel_text(mechanism)
+
+
+def _nearly_parallel_text(mechanism: Mechanism) -> str:
+    """Return the addition on axes whose rounding may be what keeps joints open, else ""."""
+    axes = nearly_parallel(mechanism)
+    if not axes:
+        return ""
+    more = f", and on {len(axes) - 2} more bodies" if len(axes) > 2 else ""
+    return f" Nearly parallel axes may keep it open: {'; '.join(map(str, axes[:2]))}{more}; {EXACT_TEXT}."
+
+
+def _closed_elsewhere(open_here: str, *, opposed: bool) -> str:
+    """Return the message for a mechanism that closes elsewhere; `opposed`: only with axes that point against each
+    other."""
+    if opposed:
+        return (
+            f"The mechanism cannot be assembled: {open_here} (m or rad; m² for a Rod). It closes only where the axes "
+            "of a joint's markers point against each other, not the position that the joint means: turn one of "
+            'the two markers, axis="-z".'
+        )
+    return (
+        f"The mechanism cannot be assembled from this guess: {open_here} (m or rad; m² for a Rod). It can be closed: "
+        "the guess is too far off. Take a better guess, or one of assembly_modes(...)."
     )
 
 
@@ -70,7 +100,7 @@ def over_constrained_text(mechanism: Mechanism, t: Scalar, q: Array, prescribed:
     values = len(row_names(mechanism, prescribed)) - sum(mechanism.constraint_sizes())
     of_drivers = [name in {driver.name for driver in mechanism.drivers} for name, _ in mechanism.row_labels()]
     rows = jacobian(mechanism, t, q)[~(np.asarray(of_drivers, bool) | nonholonomic_rows(mechanism))]
-    freedom = mechanism.nv - int(np.linalg.matrix_rank(rows, tol=1e-6))
+    freedom = mechanism.nv - int(np.linalg.matrix_rank(rows, tol=_DEPENDENT))
     if len(drivers) + values <= freedom:
         return ""
     named = f"{count_of(len(drivers), 'driver')} ({', '.join(map(repr, drivers))})"
@@ -81,14 +111,19 @@ def over_constrained_text(mechanism: Mechanism, t: Scalar, q: Array, prescribed:
     )
 
 
-def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
+def open_rows(
+    mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float | np.ndarray
+) -> str:
     """Return the text on the parts with residuals above a tolerance, largest first."""
     return open_text(row_names(mechanism, fixed), miss, tolerance)
 
 
-def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float) -> str:
-    """Return the text on the parts with residuals above a tolerance, largest first; `names`: the part of each row."""
-    rows = [(name, value) for name, value in worst_first(names, miss) if not value <= tolerance]
+def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float | np.ndarray) -> str:
+    """Return the text on the parts with residuals above a tolerance (of all rows or of each), largest first; `names`:
+    the part of each row."""
+    is_open = ~(np.abs(miss) <= tolerance)
+    parts = {name for name, opens in zip(names, is_open, strict=True) if opens}
+    rows = [(name, value) for name, value in worst_first(names, np.where(is_open, miss, 0.0)) if name in parts]
     more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
     return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
 
@@ -109,19 +144,26 @@ def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
     return rows + [name for name in extra for _ in range(count(name))]
 
 
-def _gap_text(mechanism: Mechanism, closing: ClosureProblem, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
+def _gap_text(
+    mechanism: Mechanism, closing: ClosureProblem, q: Array, miss: Float[np.ndarray, " rows"],
+    scales: Float[np.ndarray, " rows"],
+) -> str:  # fmt: skip
     """Return the text on how far one joint stays open if all else is closed; "" if all else cannot be closed."""
     prescribed = closing[1]
-    labels, units = np.asarray(row_names(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
+    labels = np.asarray(row_names(mechanism, tuple(prescribed)))
+    units = np.asarray((*row_units(mechanism), *prescribed_units(mechanism, prescribed)))
     if not np.isfinite(miss).all():
         return ""
     # A gap in metres is the most informative: the largest of these if there is one, else the largest residual.
-    lengths = np.where(units == "m", miss, 0.0)
-    name = labels[int(np.argmax(lengths if lengths.max(initial=0.0) > _GAP_WEIGHT * miss.max() else miss))]
+    shares = miss / scales
+    lengths = np.where(units == "m", shares, 0.0)
+    name = labels[int(np.argmax(lengths if lengths.max(initial=0.0) > _GAP_WEIGHT * shares.max() else shares))]
     is_of_part = labels == name
-    _, residual = _least_residuals(closing, jnp.asarray(np.where(is_of_part, _GAP_WEIGHT, 1.0), q.dtype), q)
+    weights = np.where(is_of_part, _GAP_WEIGHT, 1.0) / scales
+    _, residual = _least_residuals(closing, jnp.asarray(weights, q.dtype), q)
     residual = np.abs(np.asarray(residual))
-    if not residual[~is_of_part].max(initial=0.0) <= 10 * _GAP_WEIGHT * residual[is_of_part].max():
+    others, own = (residual[rows] / scales[rows] for rows in (~is_of_part, is_of_part))
+    if not others.max(initial=0.0) <= 10 * _GAP_WEIGHT * own.max():
         return ""
     sizes = {
         unit: float(np.linalg.norm(residual[is_of_part & (units == unit)])) for unit in dict.fromkeys(units[is_of_part])
@@ -131,31 +173,18 @@ def _gap_text(mechanism: Mechanism, closing: ClosureProblem, q: Array, miss: Flo
 
 
 @cached_on_disk
+def _without_guards(closing: ClosureProblem, start: Array) -> tuple[Array, Array]:
+    """Return the residuals where a search ends that accepts both sides of the joints, and the sides there."""
+    q = least_squares(closure, start, closing)
+    return closure(q, closing), closing[0].at(closing[2], q).sides()
+
+
+@cached_on_disk
 def _least_residuals(closing: ClosureProblem, weights: Array, start: Array) -> tuple[Array, Array]:
     """Return the position of least weighted residuals, and the residuals there."""
-    q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))
+    size = jnp.asarray(closing[0].scales.coordinates)
+    q = size * least_squares(lambda x, args: args[1] * closure(size * x, args[0]), start / size, (closing, weights))
     return q, closure(q, closing)
-
-
-def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
-    """Return the unit of each row of a closure."""
-    row_units: list[str] = []
-    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
-        loads: tuple[str, ...] = ()
-        if isinstance(part, AbstractJoint):
-            loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
-        units = [_UNIT_OF_RESIDUAL.get(load.removeprefix("-")[0], "") for load in loads]
-        if isinstance(part, PositionDriverConstraint):
-            units = [part.coordinate.unit(mechanism.space)]
-        row_units += units if len(units) == size else [""] * size
-    pose_units = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
-    bodies = {body.name for body in mechanism.bodies}
-    for name in prescribed:
-        if is_reading(mechanism, name):
-            row_units += [channel_units(mechanism)[name]] * rows_of(mechanism, name)
-        else:
-            row_units += pose_units if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
-    return np.asarray(row_units)
 
 
 def _quantity(value: float, unit: str) -> str:

@@ -12,9 +12,11 @@ from jaxtyping import Bool, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
 from jaxmbd.analyses.assembly.assembly_errors import closure_text, tolerance_of
 from jaxmbd.analyses.assembly.multistart import MultistartResults, guessed, search
+from jaxmbd.analyses.assembly.position_solve import row_scales
 from jaxmbd.analyses.checks import check_time
-from jaxmbd.analyses.state import State, state_of
+from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
+from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
@@ -115,12 +117,13 @@ def assembly_modes(
     time = jnp.asarray(known_t, origin.dtype)
     prescribed = prescribed_at(known, origin, known_fixed, locked, time)
     results, own = search(known, origin, prescribed, time, tries, seed)
-    closed = np.flatnonzero(results.closed(tolerance_of(origin)))
+    limits = tolerance_of(origin) * np.asarray(row_scales(Equations(known), prescribed))
+    closed = np.flatnonzero(results.closed(limits))
     if not len(closed):
         raise AssemblyError(closure_text(known, origin, np.asarray(results.miss)[0], prescribed, time))
     isolated = closed[_isolated(np.asarray(results.freedom)[closed])]
     first, counts, distances = _distinct(results, isolated, own, tolerance)
-    guesses = [state_of(known, time, results.q[k], jnp.zeros(known.nv, origin.dtype)) for k in first]
+    guesses = [state_of(known, time, results.q[k], jnp.zeros(known.nv, origin.dtype), rank_number(-1)) for k in first]
     states = (assemble(mechanism, fixed, guess=each, t=t, locked=locked, check=False) for each in guesses)
     return AssemblyModes(tuple(states), counts, distances, len(closed) - len(isolated), tries)
 

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescribed_at
-from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, closure_rows
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closest_guarded, guarded
+from jaxmbd.analyses.assembly.turns import within_a_turn
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.state import State
@@ -42,7 +42,8 @@ def closure_error(
 
     `E(p) = min_q ½ r(q, p)ᵀ r(q, p)`,   `∂E/∂p = rᵀ ∂r/∂p`
 
-    The residual `r` holds the position constraints `Φ(q, t)` and, below them, the values that are fixed. `E` is zero,
+    The residual `r` holds the position constraints `Φ(q, t)` and, below them, the values that are fixed and guards
+    against joints whose axes point against each other, which are zero if none does. `E` is zero,
     with the derivative zero, where the mechanism can be assembled, and positive where it cannot. The derivatives
     exist in both cases, in both modes and of any order; on the boundary between the two, where a linkage is stretched
     out, the first ones are continuous and the second ones are not. The minimiser is the one that the search from the
@@ -75,8 +76,9 @@ def closure_residual(
 ) -> Float[Array, " rows"]:
     """Return the residual `r(q, p)` of the closure at the minimiser of `½ rᵀ r` over the coordinates.
 
-    The rows are those of `closure_error`: the constraints in their order, then the fixed values by name. It is zero
-    where the mechanism can be assembled; in a least-squares objective it shows what is open.
+    The rows are those of `closure_error`: the constraints in their order, then the fixed values by name, and in space
+    one for each joint that could be closed on the wrong side, with axes against each other: zero on the right one. All
+    are zero where the mechanism can be assembled; in a least-squares objective they show what is open.
 
     **Arguments:** as for `assemble`.
 
@@ -98,7 +100,7 @@ def closure_residual(
 @cached_on_disk
 def _residual_at_minimum(mechanism: Mechanism, start: Array, prescribed: dict[str, Array], t: Scalar) -> Array:
     closing = (Equations(mechanism), prescribed, t)
-    return closure(closest(closing, start), closing)
+    return guarded(closest(closing, within_a_turn(closing, start)), closing)
 
 
 @eqx.filter_custom_jvp
@@ -107,7 +109,7 @@ def closest(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array,
 
     Its derivative is the change of least norm that keeps it stationary, `H δq = −δ(∂E/∂q)`.
     """
-    q = least_squares(closure, start, closing, closure_rows)
+    q = closest_guarded(closing, start)
 
     def newton(q: Array, _: None) -> tuple[Array, None]:
         gradient = _slope(q, closing)
@@ -128,7 +130,7 @@ def _closest_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple
 
 def _slope(q: Array, closing: ClosureProblem) -> Array:
     """Return the gradient of half the sum of squares, `Jᵀ r`."""
-    r, pull = jax.vjp(lambda q: closure(q, closing), q)
+    r, pull = jax.vjp(lambda q: guarded(q, closing), q)
     return pull(r)[0]
 
 

@@ -13,17 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, row_scales
+from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import ground_centre, size_of
 from jaxmbd.model.mechanism.spanning_tree import spanning
 from jaxmbd.space.vectors import nearest_turn
 
@@ -168,28 +169,16 @@ def _random_coordinates(mechanism: Mechanism, key: Array, middle: Array, size: S
 
 
 def extent(mechanism: Mechanism) -> tuple[Float[np.ndarray, " dim"], float]:
-    """Return the centre of the ground's markers, and the size of the mechanism [m].
-
-    The size is the largest of the extents of the markers on each body and on the ground, and of the bodies' positions.
-    """
-    points_on: dict[str, list[np.ndarray]] = {body.name: [np.zeros(mechanism.space.dim)] for body in mechanism.bodies}
-    for joint in mechanism.with_reactions().values():
-        for marker in joint.markers:
-            points_on.setdefault(marker.body, []).append(np.asarray(marker.position))
-    centres = np.stack([np.asarray(body.pose)[: mechanism.space.dim] for body in mechanism.bodies])
-    sizes = [float(np.linalg.norm(np.ptp(np.stack(points), axis=0))) for points in (*points_on.values(), list(centres))]
-    size = max(sizes)
-    return np.stack(points_on.get(GROUND, list(centres))).mean(axis=0), size if size > 0 else 1.0
-
-
-_OPPOSED = 0.5  # difference of unit vectors: 2 after half a turn; in a closed joint, its tolerance
+    """Return the centre of the ground's markers, and the size of the mechanism [m], one if it has none."""
+    size = float(size_of(mechanism))
+    return ground_centre(mechanism), size if size > 0 else 1.0
 
 
 class MultistartResults(eqx.Module):
     """The end points of searches.
 
     - `q`: the coordinates; `miss`: the residual of the closure; `freedom`: the number of degrees of freedom;
-    - `wrong`: True if the axes of a joint's two markers are opposed;
+    - `wrong`: True if a joint is on the wrong side: the axes of its markers point against each other;
     - `placed`: the bodies' placements as numbers: positions as shares of the mechanism's size, and two axes (unit
       vectors) of each body.
     """
@@ -200,9 +189,10 @@ class MultistartResults(eqx.Module):
     wrong: Bool[Array, "*tries"]
     placed: Float[Array, "*tries numbers"]
 
-    def closed(self, tolerance: float) -> Bool[np.ndarray, " tries"]:
-        """Return True for each search that ended in a closed position, without opposed axes."""
-        return (np.abs(np.asarray(self.miss)).max(axis=1, initial=0.0) <= tolerance) & ~np.asarray(self.wrong)
+    def closed(self, tolerance: Float[np.ndarray, " rows"]) -> Bool[np.ndarray, " tries"]:
+        """Return True for each search that ended in a closed position, without opposed axes; `tolerance`: of each
+        row."""
+        return (np.abs(np.asarray(self.miss)) <= tolerance).all(axis=1) & ~np.asarray(self.wrong)
 
 
 def search(
@@ -238,6 +228,7 @@ def _search_all(
     equations = Equations(mechanism)
     tree_equations = equations if tree is mechanism else Equations(tree)
     closing = (equations, prescribed, t)
+    scales = row_scales(equations, prescribed)
     angles = np.asarray([unit == "rad" for unit in mechanism.coordinate_units])
 
     def one(start: Array) -> MultistartResults:
@@ -250,32 +241,17 @@ def _search_all(
         # The same position with angles reduced to the nearest turn, unless whole turns matter, as in a gear pair.
         reduced = jnp.where(angles, nearest_turn(q, origin), q)
         residual, reduced_residual = closure(q, closing), closure(reduced, closing)
-        is_closed = jnp.all(jnp.abs(reduced_residual) <= 2 * jnp.abs(residual) + 1e3 * jnp.finfo(q.dtype).eps)
+        is_closed = jnp.all(jnp.abs(reduced_residual) <= 2 * jnp.abs(residual) + 1e3 * jnp.finfo(q.dtype).eps * scales)
         q, miss = jnp.where(is_closed, reduced, q), jnp.where(is_closed, reduced_residual, residual)
         at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
-        rows = jax.jacfwd(lambda step: closure(at.perturbed(step), closing))(still)
+        speeds = equations.scales.speeds
+        rows = jax.jacfwd(lambda step: closure(at.perturbed(speeds * step), closing) / scales)(still)
         return MultistartResults(
-            q, miss, mechanism.nv - rank_of(rows), _has_opposed_axes(at), _placement_numbers(at, size)
+            q, miss, mechanism.nv - rank_of(rows), is_opposed(at.sides()), _placement_numbers(at, size)
         )
 
     first = convert_coordinates(equations, tree_equations, t, origin)
     return jax.vmap(one)(jnp.concatenate([first[None], starts])), _placement_numbers(equations.at(t, origin), size)
-
-
-def _has_opposed_axes(at: Configuration) -> Bool[Array, ""]:
-    """Return True if the second marker of a joint has another orientation than the joint gives it.
-
-    The rows of a hinge are zero for opposed axes too, since these are also parallel.
-    """
-    differences = [jnp.zeros((), at.q.dtype)]
-    for joint in at.mechanism.joints:
-        if isinstance(joint, AbstractTreeJoint):
-            first, second = at.near(joint.markers).frames
-            expected = first.compose(joint.X_FM(joint.measure((first, second))))
-            differences += [
-                jnp.max(jnp.abs(x - y)) for x, y in ((expected.axis, second.axis), (expected.normal, second.normal))
-            ]
-    return jnp.max(jnp.stack(differences)) > _OPPOSED
 
 
 def _placement_numbers(at: Configuration, size: Scalar) -> Array:

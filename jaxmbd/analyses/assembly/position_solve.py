@@ -2,13 +2,14 @@
 
 The search (`least_squares.py`) finds *a* closed position near its start. The implicit function theorem gives its
 derivative, the change of least norm that keeps the joints closed. The *nearest* closed position takes one more solve,
-of the first-order optimality conditions; its derivative is exact.
+of the first-order optimality conditions; its derivative is exact. Searches and norms are those of coordinates and
+residuals without units (`Scales`), so that they do not depend on the size of the mechanism.
 
 Source: Nocedal, Wright, *Numerical Optimization* (2006), §18.1 (the conditions).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
+from jaxmbd.analyses.assembly.sides import guards, off_the_ridge
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar
@@ -41,8 +43,71 @@ def closure(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " r
 def closure_rows(q: Array, closing: ClosureProblem) -> Array:
     """Return the same by JAX alone, as a part of a larger program."""
     equations, prescribed, t = closing
-    at = equations.at(t, q)
+    return _rows_at(equations.at(t, q), prescribed)
+
+
+def _rows_at(at: Configuration, prescribed: dict[str, Array]) -> Array:
     return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
+
+
+def row_scales(equations: Equations, prescribed: Iterable[str]) -> Float[Array, " rows"]:
+    """Return the scale of each row of a closure."""
+    units = prescribed_units(equations.mechanism, prescribed)
+    return jnp.concatenate([equations.scales.rows, equations.scales.of(*units)])
+
+
+def prescribed_units(mechanism: Mechanism, prescribed: Iterable[str]) -> tuple[str, ...]:
+    """Return the unit of each row of a closure that follows those of the constraints."""
+    pose_units = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
+    bodies, units = {body.name for body in mechanism.bodies}, []
+    for name in prescribed:
+        if name in bodies:
+            units += pose_units
+        elif is_reading(mechanism, name):
+            units += [channel_units(mechanism)[name]] * rows_of(mechanism, name)
+        else:
+            units.append(mechanism.coordinate(name).unit(mechanism.space))
+    return tuple(units)
+
+
+def scaled_closure(x: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
+    """Return the residual of a closure without units, at coordinates without units."""
+    return closure(_unscaled(x, closing), closing) / row_scales(closing[0], closing[1])
+
+
+def _scaled(q: Array, closing: ClosureProblem) -> Array:
+    return q / closing[0].scales.coordinates
+
+
+def _unscaled(x: Array, closing: ClosureProblem) -> Array:
+    return x * closing[0].scales.coordinates
+
+
+def guarded(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
+    """Return the residual of a closure and, below it, the guards of joints with a side (`sides.py`)."""
+    return as_program(_guarded_rows)(q, closing)
+
+
+def _guarded_rows(q: Array, closing: ClosureProblem) -> Array:
+    equations, prescribed, t = closing
+    at = equations.at(t, q)
+    return jnp.append(_rows_at(at, prescribed), guards(at))
+
+
+def closest_guarded(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    """Return a minimiser near a start of the sum of squares of the guarded residual, without units."""
+    start = _scaled(off_the_ridge(closing[0], closing[2], start), closing)
+    return _unscaled(least_squares(_scaled_guarded, start, closing, _scaled_guarded_rows), closing)
+
+
+def _scaled_guarded(x: Array, closing: ClosureProblem) -> Array:
+    return as_program(_scaled_guarded_rows)(x, closing)
+
+
+def _scaled_guarded_rows(x: Array, closing: ClosureProblem) -> Array:
+    scales = row_scales(closing[0], closing[1])
+    rows = _guarded_rows(_unscaled(x, closing), closing)
+    return jnp.append(rows[: len(scales)] / scales, rows[len(scales) :])
 
 
 def _residual(at: Configuration, name: str, value: Array) -> Array:
@@ -62,7 +127,7 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
 @eqx.filter_custom_jvp
 def closed(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
-    return least_squares(closure, start, closing, closure_rows)
+    return closest_guarded(closing, start)
 
 
 @closed.def_jvp
@@ -70,7 +135,7 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
     """Apply the implicit function theorem: `A δq = −∂Φ/∂p δp`, solved with least norm."""
     (closing, start), (changes, _) = primals, tangents
     q = closed(closing, start)
-    return q, _response(closure, q, closing, changes)
+    return q, _unscaled(_response(scaled_closure, _scaled(q, closing), closing, changes), closing)
 
 
 def nearest(
@@ -81,7 +146,8 @@ def nearest(
     The position is stationary for `½ (q − q₀)ᵀ W (q − q₀)` subject to `Φ(q) = 0`: `z + Aᵀ μ = 0` with
     `z = W^½ (q − q₀)` and `A = ∂Φ/∂z`. Its derivative is that of these conditions, also with respect to `q₀` and `W`.
     """
-    root = jnp.sqrt(weights / jax.lax.stop_gradient(jnp.max(weights)))  # a common factor changes nothing
+    root = jnp.sqrt(weights)
+    root = root / jax.lax.stop_gradient(jnp.max(_unscaled(root, closing)))  # a common factor changes nothing
     problem = (closing, root, guess)
     unknowns = _stationary(problem, root * (start - guess))
     slope = _optimality(unknowns, problem)[: guess.shape[0]]
@@ -107,7 +173,7 @@ def _stationary_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tu
 def _weighted_closure(z: Array, problem: Any) -> Array:
     """Return the residual of the closure at `q₀ + W^-½ z`."""
     closing, root, guess = problem
-    return closure(guess + z / root, closing)
+    return closure(guess + z / root, closing) / row_scales(closing[0], closing[1])
 
 
 def _optimality(unknowns: Array, problem: Any) -> Array:

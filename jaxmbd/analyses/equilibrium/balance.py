@@ -139,7 +139,7 @@ class SteadyState:
         return self.position.accelerations(v, self.still)
 
     def _loads(self, changes: Float[Array, "bodies twist"]) -> Float[Array, " nv"]:
-        return self.position.placement.loads(self.position.parts.momenta(changes))
+        return self.position.placement.loads(self.position.momenta(changes))
 
     def _nearest(self, twists: Float[Array, "bodies twist"]) -> Float[Array, " nv"]:
         return self.position.inertia.solve(self._loads(twists))
@@ -191,7 +191,8 @@ class LinearizedBalance:
     def __init__(self, balance: Balance, q: Float[Array, " nq"], lam: Float[Array, " m"] | None = None) -> None:
         self.steady = steady = balance.at(q)
         at = steady.position
-        self.inertia, rows = at.inertia, jnp.concatenate([at.jacobian, steady.still[None]])
+        self.inertia, scales = at.inertia, at.equations.scales.rows
+        rows = jnp.concatenate([at.jacobian / scales[:, None], steady.still[None]])
         left, values, right = jnp.linalg.svd(self.inertia.whiten(rows))
         nonzero = nonzero_singular_values(values)
         self.rank = jnp.sum(nonzero)
@@ -200,7 +201,7 @@ class LinearizedBalance:
         self.R = basis * self.free[None, :]
         count = len(values)
         inverse = jnp.where(nonzero, 1.0 / jnp.where(nonzero, values, 1.0), 0.0)
-        self.C_inverse = (basis[:, :count] * inverse[None, :] @ left[:, :count].T)[:, :-1]
+        self.C_inverse = (basis[:, :count] * inverse[None, :] @ left[:, :count].T)[:, :-1] / scales[None]
         without_lam = steady.unbalance(jnp.zeros(balance.equations.m, q.dtype))
         self.lam = -self.C_inverse.T @ without_lam if lam is None else lam
         self.f, self.phi = without_lam + at.jacobian.T @ self.lam, at.position()

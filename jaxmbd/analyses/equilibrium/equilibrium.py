@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
 from jaxmbd.analyses.assembly.multistart import guessed
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
@@ -39,6 +41,7 @@ from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.printing import count_of, readable
 
 
@@ -187,6 +190,8 @@ def equilibrium(
         check_finite("fixed", repr(name), value)
     start = _start(mechanism, guess, prescribed, t, check)
     time = constant(np.asarray(t, start.dtype)) if is_concrete(t) else jnp.asarray(t, start.dtype)
+    if check:
+        check_mass(mechanism, start, time, "equilibrium")
     rate = rate_of(mechanism, rotation, start, time)
     result, search, faults = _equilibrium(
         holding(mechanism, prescribed), rate, time, start, combined("asarray", stable), rotation is not None
@@ -202,9 +207,11 @@ def _equilibrium(
     fixed = frozen(balance)
     search = settle(fixed, frozen(start), stable)
     faults, tolerance = unsteady(fixed, search.q, turns), tolerance_of(start)
+    limits = tolerance * balance.equations.scales.rows
     result = first_failure(
         (~jnp.all(jnp.isfinite(start)), RESULTS.not_assembled),
-        (~(jnp.max(jnp.abs(search.miss), initial=0.0) <= tolerance), RESULTS.not_balanced),
+        (~jnp.all(jnp.abs(search.miss) <= limits), RESULTS.not_balanced),
+        (is_opposed(fixed.equations.at(t, search.q).sides()), RESULTS.opposed),
         (faults.contradicts(tolerance), RESULTS.not_steady),
         (~search.done, RESULTS.not_balanced),
     )
@@ -215,7 +222,7 @@ def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, resu
     """Return the equilibrium at the position where a search has ended, with its derivatives."""
     q = implicit(balance, q)
     steady = balance.at(q)
-    rank = rank_of(steady.position.jacobian)
+    rank = rank_of(balance.equations.scales.jacobian(steady.position.jacobian))
     found, inputs = is_successful(result), (mechanism, balance.rate, balance.t)
     q, v = (invalidated(found, x, inputs) for x in (q, steady.v))
     return Equilibrium(mechanism, state_of(mechanism, balance.t, q, v, rank, result), balance.rate, steps)
@@ -261,8 +268,12 @@ def _checked(result: Equilibrium, search: NewtonSearch, faults: SteadyStateResid
         q, v = raise_unless_successful((state.q, state.v), state.result)
         return eqx.tree_at(lambda e: (e.state.q, e.state.v), result, (q, v))
     mechanism, search, faults, state = frozen((result.mechanism, search, faults, state))
-    if not np.abs(np.asarray(search.miss)).max(initial=0.0) <= tolerance:
+    limits = tolerance * np.asarray(Scales(mechanism).rows)
+    if not (np.abs(np.asarray(search.miss)) <= limits).all():
         raise AssemblyError(open_text(mechanism, search.miss))
+    if is_one_of(state.result, RESULTS.opposed):
+        opposed = opposed_text(mechanism, sides_at(mechanism, state.t, search.q))
+        raise AssemblyError(f"The equilibrium that was found is not assembled. {opposed}")
     if is_one_of(state.result, RESULTS.not_steady):
         raise SolveError(contradiction(mechanism, faults, turns, tolerance))
     if is_one_of(state.result, RESULTS.not_balanced):

@@ -18,6 +18,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
 _STEADY = 1e-3  # share of the forces; stiff springs amplify rounding errors of speeds to 1e-6 of the forces
 _SHARE = 0.5  # share of the unbalanced force in directions without stiffness from which it is called the cause
@@ -29,7 +30,8 @@ class SteadyStateResiduals(eqx.Module):
     - `twists`: the part of the bodies' twists that the speeds cannot produce;
     - `speeds`, `accelerations`: `Φ̇` and `C v̇ − γ`;
     - `drift`: the change of the balance when the mechanism rotates by one radian, as a share of the forces;
-    - `scale`: the scale of the speeds, with which the tolerance is multiplied.
+    - `scale`: the scale of the speeds, with which the tolerance is multiplied;
+    - `twist_scales`, `row_scales`: those of the components of twists and of the rows (`Scales`).
     """
 
     twists: Float[Array, "bodies twist"]
@@ -37,6 +39,8 @@ class SteadyStateResiduals(eqx.Module):
     accelerations: Float[Array, " m"]
     drift: Float[Array, " nv"]
     scale: Scalar
+    twist_scales: Float[Array, " twist"]
+    row_scales: Float[Array, " m"]
 
     def contradicts(self, tolerance: float) -> Bool[Array, ""]:
         """Return True if any residual exceeds its tolerance."""
@@ -45,7 +49,8 @@ class SteadyStateResiduals(eqx.Module):
 
 @trace_once
 def _contradicts(residuals: SteadyStateResiduals, tolerance: float) -> Bool[Array, ""]:
-    motions = residuals.twists, residuals.speeds, residuals.accelerations
+    rows = residuals.row_scales
+    motions = residuals.twists / residuals.twist_scales[None], residuals.speeds / rows, residuals.accelerations / rows
     worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
     return (worst > tolerance * residuals.scale) | (jnp.max(jnp.abs(residuals.drift)) > _STEADY)
 
@@ -55,11 +60,13 @@ def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadySta
     steady = balance.at(q)
     at, v = steady.position, steady.v
     twists, speeds, one = steady.twists - at.twists(v), at.velocity(v), jnp.ones((), q.dtype)
+    scales = balance.equations.scales
+    own = jnp.asarray(scales.of(*at.space.twist_units)), jnp.asarray(scales.rows)
     if not turns:
-        return SteadyStateResiduals(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one)
+        return SteadyStateResiduals(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one, *own)
     turning, accelerations = jnp.linalg.norm(balance.rate), at.jacobian @ steady.vdot - at.gamma(v)
-    scale = one + turning**2 + jnp.max(jnp.abs(steady.twists))
-    return SteadyStateResiduals(twists, speeds, accelerations, _drift(balance, q) / turning, scale)
+    scale = one + turning**2 + jnp.max(jnp.abs(steady.twists / own[0][None]))
+    return SteadyStateResiduals(twists, speeds, accelerations, _drift(balance, q) / turning, scale, *own)
 
 
 def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
@@ -106,18 +113,21 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
     """Return the message for a mechanism that cannot be at rest, or cannot rotate steadily."""
     state = "turn steadily with this rotation" if turns else "be at rest"
     rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
-    misses = [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)]
+    misses, scales = (
+        [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)],
+        np.asarray(faults.row_scales),
+    )
     drivers = {driver.name for driver in mechanism.drivers}
     twists = np.abs(np.asarray(faults.twists))
-    if twists.max() > least:
+    if (twists / np.asarray(faults.twist_scales)).max() > least:
         body = mechanism.bodies[int(twists.max(axis=1).argmax())].name
         return (
             f"The mechanism cannot {state}: the joints that carry the body {body!r} do not let it turn so (it misses "
             f"by {twists.max():.3g} m/s or rad/s). Check the axis of the rotation and its point."
         )
     for miss, unit in zip(misses, ("m/s or rad/s", "m/s² or rad/s²"), strict=True):
-        if miss.max(initial=0.0) > least:
-            name = rows[int(miss.argmax())]
+        if (miss / scales).max(initial=0.0) > least:
+            name = rows[int((miss / scales).argmax())]
             kind = "driver" if name in drivers else "joint"
             mend = "Stop it, give the rotation with which it turns, or choose t at an instant of rest."
             return (
@@ -134,7 +144,7 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
 
 def open_text(mechanism: Mechanism, miss: Array) -> str:
     """Return the message for a search that ended with open joints."""
-    k = int(np.abs(np.asarray(miss)).argmax())
+    k = int(np.abs(np.asarray(miss) / np.asarray(Scales(mechanism).rows)).argmax())
     name, _ = mechanism.row_labels()[k]
     return (
         f"No equilibrium found: the search left the joints open, {name!r} by {abs(float(miss[k])):.3g} (m or rad; m² "

@@ -150,7 +150,7 @@ def equilibrium_path(
     first and the last one.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
-        >>> sprung = pendulum.with_parts(forces=[*pendulum.forces, pl.JointSpringDamper("spring", "O.angle", 20.0)])
+        >>> sprung = pendulum.with_parts([pl.JointSpringDamper("spring", "O.angle", 20.0)])
         >>> path = mbd.equilibrium_path(sprung, lambda m: m["spring"].stiffness, [20.0, 40.0])
         >>> print(path["O.angle"].round(4))
         [-0.2383 -0.1217]

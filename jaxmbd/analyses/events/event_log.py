@@ -35,6 +35,7 @@ class Events(eqx.Module):
     """
 
     mechanism: Mechanism
+    start_rank: Int[Array, ""]  # of the constraint rows, at assembly
     names: tuple[str, ...] = eqx.field(static=True)
     along: dict[str, Quantity]
     count: Int[Array, ""]
@@ -86,7 +87,7 @@ class Events(eqx.Module):
         check_known("side", [side], ("before", "after"))
         check_index("events.state", index, len(self.times), "places for events")
         v = self.before if side == "before" else self.after
-        return state_of(self.mechanism, self.times[index], self.q[index], v[index])
+        return state_of(self.mechanism, self.times[index], self.q[index], v[index], self.start_rank)
 
     def reaction(self, name: str) -> Float[Array, "room efforts"]:
         """The impulsive reaction of a joint on its second body at each event: force [N s] and moment [N m s], in world

@@ -290,9 +290,11 @@ class SegmentedIntegration:
 
 def run_with_events(
     solve: Solve, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Array,
-    events: tuple[Event, ...], room: int,
+    events: tuple[Event, ...], room: int, rank: Array,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
+
+    **Arguments:** `room`, for how many events; `rank`, of the constraint rows at assembly, which the log keeps.
 
     **Returns:** the motion; the formulation with the latches, and the changes of forces, at each time; the event log.
     """
@@ -315,7 +317,7 @@ def run_with_events(
     end: _Carry = eqx.combine(arrays, fixed)
     ys = _at_times(ts, records, end)
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
-    log = _event_log(equations, events, records, end, room)
+    log = _event_log(equations, events, records, end, room, rank)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
     return run, line.formulation_with(end.latches), end.changes, log
@@ -333,7 +335,9 @@ def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
     return jax.tree.map(pick, records.ys, end.y)
 
 
-def _event_log(equations: Equations, events: tuple[Event, ...], records: _Segment, end: _Carry, room: int) -> Events:
+def _event_log(
+    equations: Equations, events: tuple[Event, ...], records: _Segment, end: _Carry, room: int, rank: Array
+) -> Events:
     """The event log, without the segments that ended without an event."""
     happened = records.which >= 0
     names, count = tuple(event.name for event in events), jnp.minimum(jnp.sum(happened), room)
@@ -343,6 +347,6 @@ def _event_log(equations: Equations, events: tuple[Event, ...], records: _Segmen
     t, q, before, after = (x[place] for x in (records.t, records.q, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
     return Events(
-        equations.mechanism, names, {name: of for name, of in along.items() if of is not None}, count,
+        equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
         jnp.where(there, records.which[place], -1), t, q, before, after, impulses, lam, end.trouble, end.culprit,
     )  # fmt: skip

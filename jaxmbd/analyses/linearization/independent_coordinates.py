@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
+from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -42,25 +44,32 @@ class IndependentCoordinates(eqx.Module):
 class _ConstraintsAtState(eqx.Module):
     """The constraints at a state, with candidate speeds that are scaled by the inertia.
 
-    `rows`: the constraint rows; `named`: the rows of the named variables, of unit length; `position`, `velocity`: `Φ`
-    and `Φ̇`.
+    `rows`: the constraint rows, without units; `named`: the rows of the named variables, of unit length; `position`,
+    `velocity`: `Φ` and `Φ̇`; `limits`: the values up to which these count as zero; `sides`: those of
+    the joints.
     """
 
     rows: Float[Array, "m nv"]
     named: Float[Array, "k nv"]
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
+    limits: Float[Array, " m"]
+    sides: Float[Array, " sides"]
 
 
 @cached_on_disk
 def _constraints_at(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array, candidates: tuple[str, ...], names: tuple[str, ...]
 ) -> _ConstraintsAtState:
-    at = Equations(mechanism).at(t, q)
+    equations = Equations(mechanism)
+    at, span = equations.at(t, q), equations.scales.length * jnp.sqrt(jnp.sum(equations.parts.masses))
     basis = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, or rotation matrices
-    scale = jnp.sqrt(jnp.diag(basis.T @ at.inertia.matrix() @ basis))
-    rows, named = (x @ basis / scale[None] for x in (at.jacobian, NamedCoordinateCorrection(names).rows(at)))
-    return _ConstraintsAtState(rows, named / jnp.linalg.norm(named, axis=1)[:, None], at.position(), at.velocity(v))
+    scale = jnp.sqrt(jnp.diag(basis.T @ at.inertia.matrix() @ basis)) / span
+    C = at.jacobian / equations.scales.rows[:, None]
+    rows, named = (x @ basis / scale[None] for x in (C, NamedCoordinateCorrection(names).rows(at)))
+    named = named / jnp.linalg.norm(named, axis=1)[:, None]
+    limits = jnp.asarray(closed_enough(equations))
+    return _ConstraintsAtState(rows, named, at.position(), at.velocity(v), limits, at.sides())
 
 
 def choose(
@@ -78,7 +87,8 @@ def choose(
     constraints, rolling = _constraints_at(*fixed, candidates, names or ()), nonholonomic_rows(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
-    check_assembled(mechanism, "state", constraints.position, constraints.velocity)
+    limits = constraints.limits, constraints.limits
+    check_assembled(mechanism, "state", constraints.position, constraints.velocity, *limits, constraints.sides)
     if not other_axes:
         _check_regular(fixed, constraints)
     weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
@@ -163,10 +173,10 @@ def _traced_choice(
         )
     fits = rank_of(constraints.rows) + len(names) == mechanism.nv
     fits = fits & (rank_of(jnp.concatenate([constraints.rows, constraints.named])) == mechanism.nv)
-    missed = jnp.concatenate([constraints.position, constraints.velocity])
-    closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
-    q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
-    q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
+    missed = jnp.stack([constraints.position, constraints.velocity])
+    closed = jnp.all(jnp.abs(missed) <= constraints.limits[None]) & ~is_opposed(constraints.sides)
+    q = raise_where(q, ~closed, Sentence("linearize: the state does not satisfy the constraints."))
+    q = raise_where(q, ~fits, Sentence(f"linearize: {_quoted(names)} cannot be the independent coordinates here."))
     return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q
 
 
@@ -225,8 +235,10 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], constraints: _
 @cached_on_disk
 def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
     """Return `½ (B + Bᵀ)`, `B = yᵀ Ċ(x)ᵀ λ`, for each dependence `λ` along free directions scaled by inertia."""
-    at = Equations(mechanism).at(t, q)
-    along = free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
+    equations = Equations(mechanism)
+    at, span = equations.at(t, q), equations.scales.length * jnp.sqrt(jnp.sum(equations.parts.masses))
+    along = span * free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
+    dependent = dependent / equations.scales.rows[:, None]
     turn = lambda lam, x: at.constraint_force_rate(x, lam) - at.constraint_force_rate(jnp.zeros_like(x), lam)  # noqa: E731
     each = jax.vmap(lambda lam: along.T @ jax.vmap(lambda x: turn(lam, x), 1, 1)(along))(dependent.T)
     return 0.5 * (each + each.swapaxes(1, 2))

@@ -1,5 +1,6 @@
 """Linear systems: the matrices of a linearised mechanism, its modes, and its responses to inputs."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -23,13 +24,19 @@ if TYPE_CHECKING:
 _AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: smaller speeds and accelerations count as zero
 
 
+class LinearizationWarning(UserWarning):
+    """Eigenvalues or modes depend on the coordinates in which a moving state was linearised."""
+
+
 class LinearSystem(eqx.Module):
     """The small motions about a state, `ẋ = A x + B u`, `y = C x + D u`; see `linearize`.
 
     - `x`: the changes of the `coordinates` and, below them, of the `speeds`; `states` are their names;
     - `directions (nv, coordinates)`: the generalized speeds for unit rates of the independent coordinates;
     - `mass`: the mass matrix `M̂` of the independent coordinates;
-    - `t`, `q`, `v`, `vdot`: the state and its accelerations.
+    - `t`, `q`, `v`, `vdot`: the state and its accelerations;
+    - `is_steady`: of an automatic choice of coordinates, whether the matrices are constant along the motion; None if
+      the coordinates were named.
 
     `print(system)` shows the time and the speeds of the state, the names of states, inputs and outputs, and the modes.
     """
@@ -46,6 +53,7 @@ class LinearSystem(eqx.Module):
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     choice: IndependentCoordinates
+    is_steady: bool | None = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
     speeds: tuple[str, ...] = eqx.field(static=True)
     inputs: tuple[str, ...] = eqx.field(static=True)
@@ -85,7 +93,25 @@ class LinearSystem(eqx.Module):
         Differentiable in forward and reverse mode. If eigenvalues repeat, the derivative of their mean is correct, but
         not that of a change that splits them.
         """
+        _warn(self)
         return self._eigen().values
+
+    @property
+    def remark(self) -> str:
+        """Why eigenvalues and modes depend on the coordinates that were chosen; empty if they do not, or if the values
+        are not known."""
+        if not is_concrete(self.v):
+            return ""
+        rates = turning_rates(self.mechanism, jax.lax.stop_gradient(self.v))
+        pairs = zip(self.coordinates, self.choice.places, strict=True)
+        turning = [f"{name} ({rates[place]:.3g} rad/s)" for name, place in pairs if place in rates]
+        if turning:
+            return f"Along axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
+        if self.is_steady is False:
+            return (
+                "The matrices change along the motion: the eigenvalues are those of the instant in these coordinates."
+            )
+        return ""
 
     def _eigen(self) -> Eigenpairs:
         """Return the eigenvalues and eigenvectors of `A`, computed with the states scaled by `sizes_of`."""
@@ -100,6 +126,10 @@ class LinearSystem(eqx.Module):
         `A`. By default the values decide. Inside `jit` and `vmap`, where they are unknown, only `True` is possible (or
         use `eigenvalues`).
         """
+        _warn(self)
+        return self._modes(undamped)
+
+    def _modes(self, undamped: bool | None = None) -> Modes:
         known = [np.asarray(x) for x in map(jax.lax.stop_gradient, (self.A, self.mass)) if is_concrete(x)]
         if undamped is None and known:
             undamped = self._is_undamped(*known)
@@ -167,7 +197,7 @@ class LinearSystem(eqx.Module):
         return data
 
     def __repr__(self) -> str:
-        return readable(self, lambda: f"{self._headline()}\n{self.modes()}", A=2, v=1, vdot=1, mass=2)
+        return readable(self, lambda: f"{self._headline()}\n{self._modes()}", A=2, v=1, vdot=1, mass=2)
 
     def _headline(self) -> str:
         largest_speed, largest_acceleration = (
@@ -179,10 +209,12 @@ class LinearSystem(eqx.Module):
                 f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {largest_speed:.3g}, accelerations up to "
                 f"{largest_acceleration:.3g} (m, rad, s)."
             )
-        rates = turning_rates(self.mechanism, self.v)
-        pairs = zip(self.coordinates, self.choice.places, strict=True)
-        turning = [f"{name} ({rates[place]:.3g} rad/s)" for name, place in pairs if place in rates]
-        if turning:
-            about += f"\nAlong axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
+        if self.remark:
+            about += f"\n{self.remark}"
         parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]
         return "\n".join([about, *(f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in parts if names)])
+
+
+def _warn(system: LinearSystem) -> None:
+    if system.remark and system.is_steady is not True:
+        warnings.warn(f"linearize: {system.remark}", LinearizationWarning, stacklevel=3)

@@ -26,6 +26,7 @@ from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrecti
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, JointForce
 from jaxmbd.user_functions import call_user
@@ -70,7 +71,7 @@ def input_units(mechanism: Mechanism) -> dict[str, str]:
         if isinstance(force, SpringDamper):
             units[f"{force.name}.tension"] = "N"
     coordinates = [
-        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names
+        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint | Tendon) for c in j.coordinate_names
     ]
     coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
     units |= {name: _effort_unit(mechanism, name) for name in coordinates}

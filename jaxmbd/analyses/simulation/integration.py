@@ -63,9 +63,10 @@ _REVERSE_ONLY = (
 class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
-    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
-    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
-    `checked`: true if times and the first step have been checked before; `engine`: what runs the motion.
+    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the
+    compiled program raises; `continued`: true if the state is that of a motion before; `known`: true if all values are
+    known, so that the caller makes the diagnosis of a failure; `checked`: true if times and the first step have been
+    checked before; `engine`: what runs the motion.
     """
 
     solver: dfx.AbstractSolver
@@ -80,6 +81,7 @@ class IntegrationSettings(eqx.Module):
     tolerance: Any
     meter: dfx.AbstractProgressMeter
     throw: bool
+    continued: bool
     known: bool
     checked: bool
     engine: Engine
@@ -96,7 +98,8 @@ def integrate(
     """
     equations, all_ts = equations_of(model), jnp.asarray(ts)
     valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
-    start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, settings.throw)
+    how = {"strict": settings.throw, "continued": settings.continued}
+    start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, **how)
     ts, q, v = _initial_values(start, all_ts, state)
     rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.rows)
@@ -105,7 +108,7 @@ def integrate(
     y, changes, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None, None
     if settings.events:
         run, formulation, changes, log = run_with_events(
-            solve, equations, formulation, y, ts, settings.events, settings.max_events
+            solve, equations, formulation, y, ts, settings.events, settings.max_events, state.rank
         )
         ts = run.ts[0]
     else:
@@ -113,15 +116,13 @@ def integrate(
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
-    result, ok, end = verdict(
-        equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not settings.known
-    )
+    result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, singular=not settings.known)
     inputs = model, formulation, state, all_ts
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
     if settings.throw:  # the compiled program raises when it runs
-        violations = start.position, start.velocity, end.violation
-        numbers = number_of(result), *violations, settings.tolerance, end.t, end.open_at
+        at_start = start.position, start.velocity, start.limits, start.speed_limits, start.sides
+        numbers = number_of(result), *at_start, end.violation, start.tolerance, end.t, end.open_at
         times = None if log is None else log.times
         text = failure_describer(equations.mechanism)
         qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)

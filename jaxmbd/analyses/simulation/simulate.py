@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
+from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_assembled, check_controller, check_formulation, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
@@ -21,7 +22,6 @@ from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrat
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, ErrorControl, chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import (
-    CLOSURE_TOLERANCE,
     MotionEnd,
     StartVerdict,
     failure_text,
@@ -39,6 +39,7 @@ from jaxmbd.integrate.formulations.independent_constraints import initial_row_se
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.progress import silenced
 
 _LARGE_MECHANISM = 64  # bodies
@@ -64,7 +65,8 @@ def simulate(
     dt0: float | int | Array | None = None,
     dtmin: float | int | Array | None = None,
     max_steps: int = 2**16,
-    closure_tolerance: float | Array = CLOSURE_TOLERANCE,
+    closure_tolerance: float | Array | None = None,
+    continued: bool = False,
     engine: Engine = "auto",
     progress: bool = False,
     throw: bool = True,
@@ -81,7 +83,8 @@ def simulate(
       `jaxmbd.Radau()`, and `time_scales(mechanism, state)` shows if it is needed; `jaxmbd.RungeKutta4()` takes constant
       steps of `dt0`;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size controller: `rtol`, `atol` 1e-8, 1e-10 or
-      1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
+      1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision. For mechanisms smaller than 0.25 m `atol`
+      is smaller by the power of ten that suits their size;
     - `rtol`, `atol`: other tolerances; the controller measures the error of the coordinates;
     - `control_speeds`: control the error of the speeds, too; more accurate for the same tolerance if speeds are large,
       but near singular positions the steps may tend to zero;
@@ -106,7 +109,10 @@ def simulate(
       on a computer), which is several times faster; `"interpreter"` and `"diffrax"` do not use it. On an NVIDIA GPU
       all instances of a batch run as one kernel, which is `"native"`; by default diffrax's loop serves mechanisms too
       large for its compiler. Inside `jax.shard_map`, for several GPUs, set `check_vma=False`;
-    - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`;
+    - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`; by default 1e-2 rad
+      and 1e-2 of the unit of length that suits the mechanism (a power of ten: 1 m for sizes from 0.25 to 2.5 m);
+    - `continued`: true if the state is that of a motion before. Joints may then be open by `closure_tolerance` at the
+      start too, since loose tolerances and long steps drift so far; else they must be closed as `assemble` closes them;
     - `throw=False` raises no error: `solution.result` gives the verdict, for each instance of a batch; from the failure
       on values are NaN, and so are their derivatives. An instance that is not assembled takes no steps.
 
@@ -126,47 +132,52 @@ def simulate(
     ts = check_times(ts, state)
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
-    _check_settings(max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
-    control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds)
-    steps = stepping(solver, stepsize_controller, dt0, ts, control, at_least_as_often=bool(events))
-    solver, stepsize_controller = steps
+    flags = {"control_speeds": control_speeds, "progress": progress, "throw": throw, "continued": continued}
+    _check_settings(max_steps, engine, flags)
+    control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds, unit_of_length(mechanism))
+    steps = solver, stepsize_controller = stepping(solver, stepsize_controller, dt0, ts, control, bool(events))
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, formulation, events, switching_times, steps, dt0, closure_tolerance)
-    if known and isinstance(formulation, AbstractProjectedFormulation):
-        _check_independent(frozen(formulation), *frozen((mechanism, state)))
+    if known:
+        _check_equations(*frozen((formulation, mechanism, state)), throw=throw)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
-        throw=throw and not known, known=known, checked=is_known(ts, state.t, dt0), engine=engine,
+        throw=throw and not known, continued=continued, known=known, checked=is_known(ts, state.t, dt0), engine=engine,
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if len(mechanism.bodies) > _LARGE_MECHANISM and is_concrete(apart) else apart
     rows = initial_row_selection(model, ts, state.q)
     with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
         fields, start, end = integrate(model, rows, formulation, state, ts, settings)
-    fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
-    solution = Solution(mechanism=mechanism, **fields)
-    if known and not throw:
+    # Inside another trace the times may be returned unchanged, as a NumPy array.
+    solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields | {"ts": jnp.asarray(fields["ts"])})
+    if known and throw:
+        _raise_if_failed(frozen(solution), frozen(start), frozen(end))
+    elif known:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
-    if throw and known:
-        _raise_if_failed(frozen(solution), frozen(start), frozen(end), float(frozen(closure_tolerance)))
     return solution
 
 
-def _check_settings(max_steps: int, engine: str, **flags: bool) -> None:
+def _check_settings(max_steps: int, engine: str, flags: dict[str, bool]) -> None:
     check_count("max_steps", max_steps, 1)
     check_known("engine", [engine], get_args(Engine))
     check_flags("simulate", **flags)
 
 
-def _check_independent(formulation: AbstractProjectedFormulation, mechanism: Mechanism, state: State) -> None:
-    """Raise unless the formulation has as many independent coordinates as the mechanism degrees of freedom."""
+def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, state: State, *, throw: bool) -> None:
+    """Raise unless the mass matrix is regular (with `throw`), and the formulation has as many independent coordinates
+    as the mechanism degrees of freedom."""
+    if throw:
+        check_mass(mechanism, state.q, state.t, "simulate")
+    if not isinstance(formulation, AbstractProjectedFormulation):
+        return
     C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
@@ -196,19 +207,22 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
 
 
 def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
+    if value is None:
+        return None
     check_shape("simulate", "closure_tolerance", as_float(value), ())
     if is_concrete(value) and not 0 < value < np.inf:
         raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {value!r}.")
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float) -> None:
+def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd) -> None:
     mechanism = solution.mechanism
-    check_assembled(mechanism, "initial state", start.position, start.velocity)
+    limits = start.limits, start.speed_limits
+    check_assembled(mechanism, "initial state", start.position, start.velocity, *limits, start.sides)
     if solution.events is not None:
         raise_if_halted(solution.events, end.t)
     if is_one_of(solution.result, RESULTS.constraints_violated):
-        rows = open_rows(mechanism, np.asarray(end.violation), (), tolerance)
+        rows = open_rows(mechanism, np.asarray(end.violation), (), np.asarray(start.tolerance))
         raise SolveError(torn_text(mechanism, end.open_at, rows))
     if not is_one_of(solution.result, RESULTS.successful):
         raise SolveError(failure_text(solution, end.t, end.q, end.v))

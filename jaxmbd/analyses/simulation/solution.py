@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import lazy_loader
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.events.event_log import Events
@@ -93,8 +93,9 @@ class Solution(eqx.Module):
     `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
     `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
     `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of `RESULTS` (values are NaN
-    from a failure on); `events`, the log of events if there were any to watch; `computed`, the snapshots of an analysis
-    that computes these itself; `force_changes`, the parameters of forces that events have changed, over time.
+    from a failure on); `start_rank`, the rank of the state at the start; `events`, the log of events if there were any
+    to watch; `computed`, the snapshots of an analysis that computes these itself; `force_changes`, the parameters of
+    forces that events have changed, over time.
     `print(solution)` shows the verdict and the ranges of the coordinates.
     """
 
@@ -107,6 +108,7 @@ class Solution(eqx.Module):
     redundant: Bool[Array, ""]
     stats: dict[str, Any]
     result: RESULTS
+    start_rank: Int[Array, ""]
     events: Events | None = None
     computed: Snapshot | None = None
     force_changes: ForceChanges | None = None
@@ -260,7 +262,8 @@ class Solution(eqx.Module):
     def state(self, index: int = -1) -> State:
         """The state at one of the times, by default the last one."""
         check_index("solution.state", index, len(self.ts), "times")
-        return state_of(self.mechanism, *(part_of(x, index) for x in (self.ts, self.q, self.v)), result=self.result)
+        t, q, v = (part_of(x, index) for x in (self.ts, self.q, self.v))
+        return state_of(self.mechanism, t, q, v, self.start_rank, self.result)
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
         """The reaction of a joint (or driver) on one of its bodies.
@@ -300,7 +303,7 @@ class Solution(eqx.Module):
         return Violation(*found)
 
     def rank(self) -> Array:
-        """The rank of the constraint rows at each time: the number of singular values above 1e-10 of the largest.
+        """The rank of the constraint rows at each time: the number of singular values above 1e-7 of the largest.
 
         If it is smaller than `state.rank`, the position is singular; `singularity_margin` is the distance from one.
         """
@@ -351,9 +354,9 @@ class Solution(eqx.Module):
 
 def at_instant(mechanism: Mechanism, state: State) -> Solution:
     """A state as a solution with a single instant, from which every channel can be read."""
-    redundant = jnp.asarray(True) if state.rank is None else state.rank < sum(mechanism.constraint_sizes())
+    redundant = state.rank < sum(mechanism.constraint_sizes())  # also where the rank is not known
     instant = state.t[None], state.q[None], state.v[None]
-    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, state.result)
+    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, state.result, state.rank)
 
 
 @cached_on_disk
@@ -367,4 +370,4 @@ def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
 
 
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
-    return Equations(mechanism).jacobian(t, q)
+    return Equations(mechanism).scaled_jacobian(t, q)

@@ -30,17 +30,18 @@ Adjoint = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
 
 @dataclasses.dataclass(frozen=True)
 class ErrorControl:
-    """What a user says of the default step-size controller; see `simulate`."""
+    """What a user says of the default step-size controller (see `simulate`), and the mechanism's unit of length [m]."""
 
     accuracy: Accuracy = "standard"
     rtol: Any = None
     atol: Any = None
     dtmin: Any = None
     control_speeds: bool = False
+    length: Any = 1.0
 
 
 def stepping(
-    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, *, at_least_as_often: bool
+    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, at_least_as_often: bool
 ) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:
     """The solver and the step-size controller, those passed to `simulate` or the default ones.
 
@@ -113,7 +114,10 @@ def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) 
     `gentle`: limit the change of the step size to small factors, for implicit solvers, whose error is infinite if their
     iteration has not converged.
     """
-    default, given = TOLERANCES[control.accuracy, ts.dtype == jnp.float64], (control.rtol, control.atol)
+    usual_rtol, usual_atol = TOLERANCES[control.accuracy, ts.dtype == jnp.float64]
+    # One number serves lengths and angles: it has to be small for the smaller of the two.
+    least = (np if is_concrete(control.length) else jnp).minimum(control.length, 1.0)
+    default, given = (usual_rtol, usual_atol * least), (control.rtol, control.atol)
     tolerances = [usual if own is None else own for own, usual in zip(given, default, strict=True)]
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in tolerances)
     norm = state_norm if control.control_speeds else position_norm

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
-from jaxmbd.analyses.checks import START_OFF, closed_enough
+from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
+from jaxmbd.analyses.checks import OTHERWISE, START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
@@ -39,8 +40,8 @@ from jaxmbd.equations.linear_solve import (
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-# [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
-# the violation of separated joints is larger.
+# The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation
+# is smaller, the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
 _GROWTH_ROOM = 10.0  # so far below the limit of well-conditioned rows, growth by 1 / NEARLY_SINGULAR is distinguished
@@ -48,10 +49,19 @@ _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more 
 
 
 class StartVerdict(eqx.Module):
-    """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
+    """Violations `Φ` and `Φ̇` at the start, the sides of the joints, and the verdict on whether the motion may
+    begin.
+
+    `limits`, `speed_limits`: the largest violations of a state that counts as assembled; `tolerance`: those at the
+    saved times.
+    """
 
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
+    limits: Float[Array, " m"]
+    speed_limits: Float[Array, " m"]
+    tolerance: Float[Array, " m"]
+    sides: Float[Array, " sides"]
     result: RESULTS
 
     @property
@@ -79,29 +89,35 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 
 
 def verdict_at_start(
-    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
-) -> StartVerdict:
+    equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar | None, *, strict: bool,
+    continued: bool,
+) -> StartVerdict:  # fmt: skip
     """The verdict at the start: the state's own result, valid times, closed joints.
 
-    `strict`: apply the tolerance of the checks that raise, to positions and speeds.
+    **Arguments:** `tolerance`, the largest violation at a saved time [m, rad], by default one that suits the
+    mechanism's size; `strict`, true if the joints must be closed as `assemble` closes them, with their speeds, else
+    only as at a saved time; `continued`, true if the state is that of a motion before, so that they need not.
     """
-    position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
-    limit = closed_enough(position) if strict else tolerance
-    is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
+    scales, assembled = equations.scales.rows, jnp.asarray(closed_enough(equations))
+    tolerances = jnp.asarray(CLOSURE_TOLERANCE * scales if tolerance is None else tolerance * jnp.ones_like(scales))
+    position, velocity, sides = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
+    limits = tolerances if continued else assembled
+    is_open = ~jnp.all(jnp.abs(position) <= (limits if strict else tolerances))
+    slides = ~jnp.all(jnp.abs(velocity) <= assembled)
     result = first_failure(
         (~is_successful(state.result), state.result),
         (~valid, RESULTS.times_invalid),
         (is_open | ~jnp.all(jnp.isfinite(state.q)), RESULTS.not_assembled),
+        (is_opposed(sides), RESULTS.opposed),
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return StartVerdict(position, velocity, result)
+    return StartVerdict(position, velocity, limits, assembled, tolerances, sides, result)
 
 
 def verdict(
     equations: Equations, start: StartVerdict, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
-    begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
-    singular: bool,
+    begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, singular: bool,
 ) -> tuple[RESULTS, Bool[Array, " times"], MotionEnd]:  # fmt: skip
     """The verdict on a motion, a mask of the saved times that are valid, and the data of an error message.
 
@@ -110,7 +126,7 @@ def verdict(
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
     violation = jax.vmap(lambda t, q: as_program(Equations.position)(equations, t, q))(ts, qs)
-    is_closed = jnp.max(jnp.abs(violation), axis=1, initial=0.0) <= tolerance
+    is_closed = jnp.all(jnp.abs(violation) <= start.tolerance[None], axis=1)
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
     near = _near_singular(equations, begin, end[:2], stopped) if singular else jnp.zeros((), bool)
@@ -133,9 +149,9 @@ def verdict(
     return result, ok, MotionEnd(*end, ts[k], violation[k])
 
 
-def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
+def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Array]:
     at = equations.at(t, q)
-    return at.position(), at.velocity(v)
+    return at.position(), at.velocity(v), at.sides()
 
 
 def _near_singular(
@@ -146,7 +162,7 @@ def _near_singular(
         return jnp.zeros((), bool)
 
     def is_near() -> Array:
-        return _is_nearly_singular(equations.jacobian(*begin), equations.jacobian(*end), stopped)
+        return _is_nearly_singular(equations.scaled_jacobian(*begin), equations.scaled_jacobian(*end), stopped)
 
     return jax.lax.cond(any_instance(stopped), is_near, lambda: jnp.zeros((), bool))
 
@@ -178,16 +194,18 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
     names = row_names(mechanism, ())
 
     def describe(
-        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray, tolerance: np.ndarray,
-        t: np.ndarray, open_at: np.ndarray,
+        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, limits: np.ndarray, speed_limits: np.ndarray,
+        sides: np.ndarray, violation: np.ndarray, tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
+        if kind == _OPPOSED:
+            return f"The initial state is not assembled. {opposed_text(mechanism, sides) or text}"
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
-            rows = open_text(names, miss, closed_enough(miss))
-            return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
+            rows = open_text(names, miss, limits if kind == _NOT_ASSEMBLED else speed_limits)
+            return f"{text} {rows} ({unit}). {OTHERWISE}" if rows else text
         if kind == _CONSTRAINTS_VIOLATED:
-            rows = open_text(names, violation, float(tolerance))
+            rows = open_text(names, violation, tolerance)
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
         return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
 
@@ -195,6 +213,7 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))
+_OPPOSED = int(number_of(RESULTS.opposed))
 _SPEEDS_CONTRADICT = int(number_of(RESULTS.speeds_contradict))
 _CONSTRAINTS_VIOLATED = int(number_of(RESULTS.constraints_violated))
 

@@ -10,16 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.arrays import frozen, is_concrete
+from jaxmbd.arrays import frozen, is_concrete, is_local
+from jaxmbd.compile.cache.array_types import types_of
 from jaxmbd.compile.cache.call_primitive import call_p
-from jaxmbd.compile.cache.calls import FlatCall, types_of
+from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.disk_cache import first_calls
 from jaxmbd.compile.cache.structure import ARRAY
-from jaxmbd.compile.jax_internals import watches_values
+from jaxmbd.compile.jax_internals import settings_of_tracing, watches_values
+from jaxmbd.compile.tracing import as_static
 from jaxmbd.progress import announcing
-
-# Settings of JAX that change how a function is traced.
-_SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 
 
 def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,20 +35,14 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(_is_local, frozen(arrays))):
+        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(is_local, frozen(arrays))):
             with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
                 return usual(*arguments)
-        others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
-        settings = tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
-        flat = FlatCall(types_of(arrays), function, tree, others, settings)
+        others = tuple(ARRAY if eqx.is_array(leaf) else as_static(leaf) for leaf in leaves)
+        flat = FlatCall(types_of(arrays), function, tree, others, settings_of_tracing())
         ready = first_calls(flat)
         if not ready.is_closed:
             return usual(*arguments)
         return ready.unflattened(ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
 
     return call
-
-
-def _is_local(array: Any) -> bool:
-    """True if an array is concrete and on the default device, on which the compiled functions run."""
-    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from jaxmbd.arrays import is_concrete, is_known
+from jaxmbd.compile.cache.array_types import Type, has_tangent, types_of
 from jaxmbd.compile.cache.calls import (
     Batch,
     Call,
@@ -18,13 +19,11 @@ from jaxmbd.compile.cache.calls import (
     LinearMap,
     Pushforward,
     Transpose,
-    Type,
     as_function,
-    has_tangent,
     traced,
-    types_of,
 )
 from jaxmbd.compile.cache.disk_cache import first_calls
+from jaxmbd.compile.cache.identity import EXPANSIONS
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir, partial_eval
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES
 
@@ -54,6 +53,7 @@ def _by_xla(*arrays: Any, call: Call) -> list[Any]:
 
 
 mlir.register_lowering(call_p, mlir.lower_fun(_by_xla, multiple_results=True))
+EXPANSIONS["jaxmbd_call"] = _by_xla
 CALL_RULES["jaxmbd_call"] = lambda at, equation, operands: at.inline(
     traced(equation.params["call"]).trace.jaxpr, operands
 )

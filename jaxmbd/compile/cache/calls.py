@@ -7,33 +7,22 @@ They are traced from the jaxpr of the call that they come from, so that no Pytho
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
+from jaxmbd.compile.cache.array_types import Type, as_data, has_tangent, struct_of, type_of
 from jaxmbd.compile.cache.structure import ARRAY
+from jaxmbd.compile.cache.user_calls import Placeholder, UserFunction, plain, watched
 from jaxmbd.compile.jax_binding import registering
 from jaxmbd.compile.jax_internals import jaxpr_as_fun
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.tracing import for_known_values
+from jaxmbd.compile.tracing import for_known_values, of_static
 from jaxmbd.progress import announced
 
-Type = tuple[tuple[int, ...], Any, bool]  # of an array: shape, dtype, and whether its type is weak
 Arrays = Sequence[Any]
-
-
-def type_of(array: Any) -> Type:
-    """The type of an array or a tracer."""
-    like = jax.typeof(array)
-    return like.shape, like.dtype, like.weak_type
-
-
-def types_of(arrays: Arrays) -> tuple[Type, ...]:
-    """The types of several arrays."""
-    return tuple(map(type_of, arrays))
 
 
 class Traced(NamedTuple):
@@ -73,21 +62,33 @@ class FlatCall:
         """The name of the function."""
         return self.function.__name__.strip("_")
 
+    @cached_property  # they are to be the same functions as long as what was traced with them is in use
+    def watched(self) -> list[Any]:
+        """The leaves, with users' functions as `UserFunction`s."""
+        return [watched(of_static(x)) for x in self.others]
+
+    @property
+    def users(self) -> list[UserFunction]:
+        """The users' functions among the arguments, each once."""
+        return list(dict.fromkeys(x for x in self.watched if isinstance(x, UserFunction)))
+
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What determines the call."""
-        return self.function, jax.tree.unflatten(self.tree, self.others), _named(self.types), self.settings
+        """What determines the call, except for what the users' functions compute."""
+        users, watched = self.users, self.watched
+        leaves = [Placeholder(users.index(x)) if isinstance(x, UserFunction) else x for x in watched]
+        return self.function, jax.tree.unflatten(self.tree, leaves), as_data(self.types), self.settings
 
     def announced(self) -> AbstractContextManager[Any]:
         """The context of what takes long, which is announced."""
-        return announced(self.function, jax.tree.unflatten(self.tree, self.others))
+        return announced(self.function, jax.tree.unflatten(self.tree, [*map(of_static, self.others)]))
 
     def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
         """The results for the arrays, their structure, and `None` in place of the structure of a linear function."""
         remaining = iter(arrays)
-        leaves = [next(remaining) if x is ARRAY else x for x in self.others]
+        leaves = [next(remaining) if x is ARRAY else x for x in self.watched]
         result = self.function(*jax.tree.unflatten(self.tree, leaves))
-        like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else x, result)
+        like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else plain(x), result)
         return [x for x in jax.tree.leaves(result) if eqx.is_array(x)], like, None
 
 
@@ -104,10 +105,15 @@ class _Derived:
         return f"{self.base.name}_{type(self).__name__.lower()}"
 
     @property
+    def users(self) -> list[UserFunction]:
+        """The users' functions among the arguments, each once."""
+        return self.base.users
+
+    @property
     def identity(self) -> tuple[Any, ...]:
-        """What determines the call."""
+        """What determines the call, except for what the users' functions compute."""
         own = {name: value for name, value in vars(self).items() if name not in ("types", "base")}
-        return self.base.identity, type(self).__name__, own, _named(self.types)
+        return self.base.identity, type(self).__name__, own, as_data(self.types)
 
     def announced(self) -> AbstractContextManager[Any]:
         """The context of what takes long, which is announced."""
@@ -223,22 +229,6 @@ def as_function(call: Call) -> Callable[..., list[Any]]:
     return jaxpr_as_fun(traced(call).trace.jaxpr)
 
 
-def has_tangent(kind: Type) -> bool:
-    """True if values of this type have derivatives."""
-    return bool(jnp.issubdtype(kind[1], jnp.inexact))
-
-
-def struct_of(kind: Type) -> jax.ShapeDtypeStruct:
-    """A type as JAX describes it."""
-    shape, dtype, is_weak = kind
-    return jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak)
-
-
 def _plain(results: Arrays) -> tuple[list[Any], Any, Any]:
     """Results whose structure is a list."""
     return [*results], [ARRAY] * len(results), None
-
-
-def _named(types: tuple[Type, ...]) -> list[Any]:
-    """Types, with dtypes by name."""
-    return [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]

@@ -6,8 +6,10 @@ user names one, else in one of its own in the user's cache.
 
 The key of an entry is a hash of everything that determines it: the function's name; the structure of its arguments, the
 static leaves among them, the types of the arrays; the sources of this package and the versions of the libraries; the
-settings of JAX and XLA; the processor. Code of a user's own joints, forces and functions is part of the key by its
-content (`fingerprint.py`); what reads more than that, such as another module of the user, is not cached.
+settings of JAX and XLA; the processor. What a user's function computes is known from its jaxprs (`user_calls.py`): one
+file says how an analysis calls the functions of its user, and the key of the analysis itself has what they become when
+they are called so (`identity.py`). Not stored are analyses with objects of a user's own classes, whose methods the
+library may call for anything, and with functions that cannot be told from others.
 
 A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is made
 again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed.
@@ -15,6 +17,7 @@ With 0 nothing is read or written, nor if JAX's cache is switched off (`JAX_ENAB
 """
 
 import hashlib
+import json
 import os
 import sys
 import threading
@@ -38,8 +41,9 @@ from jaxmbd.compile.cache.files import (
     touch,
     write_whole,
 )
-from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
 from jaxmbd.compile.cache.first_calls import FirstCalls
+from jaxmbd.compile.cache.identity import UnidentifiedError, identity_of
+from jaxmbd.compile.cache.known_code import LIBRARIES
 from jaxmbd.compile.jax_internals import (
     compilation_cache_folder,
     is_compilation_cache_on,
@@ -48,6 +52,7 @@ from jaxmbd.compile.jax_internals import (
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.c_library import processor
 
+_CALLS = "calls"  # the kind of a file that says how users' functions are called
 _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
 
 
@@ -71,12 +76,52 @@ def _own(folder: Path) -> Path | None:
 
 @lru_cache(maxsize=1024)
 def _first_calls(call: Call, folder: Path | None) -> FirstCalls:
-    description = None if folder is None else fingerprint((call.identity, _surroundings()))
-    if folder is None or description is None:
+    if folder is None:
         return FirstCalls(call)
-    key = hashlib.sha256(description).digest()
-    path = folder / f"jaxmbd_{call.name}-{key.hex()}"
-    return FirstCalls(call, _read(key, path), partial(_write, key, path), _without_jax_cache)
+    try:
+        key = identity_of((call.identity, _surroundings()))
+    except UnidentifiedError:  # such as an object of a user's class, whose methods could do anything
+        return FirstCalls(call)
+    return FirstCalls(call, _find(call, key, folder), partial(_keep, call, key, folder), _without_jax_cache)
+
+
+def _find(call: Call, key: bytes, folder: Path) -> Entry | None:
+    """The entry of a call: that of the same users' functions, which are called as it says, and compute the same."""
+    if not call.users:
+        return _read(key, _path(call, key, folder))
+    found = _read(key, _path(call, key, folder))
+    if found is None or found.kind != _CALLS:
+        return None
+    try:
+        calls = [
+            [[x, user.again(x)] for x in stored] for user, stored in zip(call.users, found.description, strict=True)
+        ]
+    except Exception:  # whatever a user's function raises for arguments of another one
+        return None
+    key = _key_of(key, calls)
+    return _read(key, _path(call, key, folder))
+
+
+def _keep(call: Call, key: bytes, folder: Path, entry: Entry) -> None:
+    """Store the entry of a call, and how it calls users' functions, if there are any."""
+    if call.users:
+        try:
+            calls = [user.identity() for user in call.users]
+        except UnidentifiedError:
+            return
+        known = Entry(_CALLS, [[x for x, _ in each] for each in calls], [], None, (), [])
+        _write(key, _path(call, key, folder), known)
+        key = _key_of(key, calls)
+    _write(key, _path(call, key, folder), entry)
+
+
+def _key_of(key: bytes, calls: Any) -> bytes:
+    """The key of a call with users' functions that compute this."""
+    return hashlib.sha256(key + json.dumps(calls).encode()).digest()
+
+
+def _path(call: Call, key: bytes, folder: Path) -> Path:
+    return folder / f"jaxmbd_{call.name}-{key.hex()}"
 
 
 def _read(key: bytes, path: Path) -> Entry | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmbd.compile.cache.calls import Type
+from jaxmbd.compile.cache.array_types import Type, as_data, from_data
 from jaxmbd.compile.cache.structure import decoded, encoded
 from jaxmbd.compile.passes.schedule import Program
 
@@ -51,7 +51,7 @@ def packed(key: bytes, entry: Entry) -> bytes:
         arrays += [*(getattr(program, name) for name in _ARRAYS), *program.constant_tables]
     header = {
         "kind": entry.kind, "description": entry.description, "result": encoded(entry.like), "programs": programs,
-        "types": [[list(shape), np.dtype(dtype).name, is_weak] for shape, dtype, is_weak in entry.results],
+        "types": as_data(entry.results),
         "count": len(entry.arrays), "arrays": [[x.dtype.str, list(x.shape)] for x in arrays],
     }  # fmt: skip
     text = json.dumps(header).encode()
@@ -81,7 +81,7 @@ def unpacked(key: bytes, content: bytes) -> Entry:
         at += arrays[-1].nbytes
     arrays, tables = arrays[: header["count"]], arrays[header["count"] :]
     programs = [_program(each, tables) for each in header["programs"]]
-    results = tuple((tuple(shape), np.dtype(dtype), bool(is_weak)) for shape, dtype, is_weak in header["types"])
+    results = from_data(header["types"])
     return Entry(header["kind"], header["description"], arrays, decoded(header["result"]), results, programs)
 
 

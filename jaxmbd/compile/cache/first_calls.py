@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.compile.cache.calls import Call, Type, traced
+from jaxmbd.compile.cache.array_types import Type
+from jaxmbd.compile.cache.calls import Call, traced
 from jaxmbd.compile.cache.entry import Entry
 from jaxmbd.compile.cache.executable import described, loaded
 from jaxmbd.compile.cache.structure import ARRAY, is_encodable

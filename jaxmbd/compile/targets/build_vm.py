@@ -24,7 +24,8 @@ SWEEPS = {
     name: (kind, {dtype: f"jaxmbd_{name}_{width}" for dtype, width in _WIDTHS.items()})
     for kind, name in enumerate(("solve", "tangents", "cotangents"))
 }
-_HANDLERS = (*TARGETS.values(), *(target for _, targets in SWEEPS.values() for target in targets.values()))
+RAISE = "jaxmbd_raise"  # raises the text that it gets
+_HANDLERS = (RAISE, *TARGETS.values(), *(target for _, targets in SWEEPS.values() for target in targets.values()))
 
 _FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install", "evaluations")
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))

@@ -411,6 +411,14 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int
   return outcome == DONE ? NULL : fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "jaxmbd: out of memory.");
 }
 
+/* The error of a running program whose text Python has written: the operand, which ends with a zero. An error raised by
+   a callback would stand behind the frames of JAX that led to it. */
+XLA_FFI_Error *jaxmbd_raise(XLA_FFI_CallFrame *frame) {
+  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) return call(frame, &f64, -1);
+  const XLA_FFI_Buffer *text = frame->args.args[0];
+  return fail(frame, XLA_FFI_Error_Code_INTERNAL, text->data);
+}
+
 #define HANDLERS(name, kind)                                                                        \
   XLA_FFI_Error *jaxmbd_##name##_f64(XLA_FFI_CallFrame *frame) { return call(frame, &f64, kind); } \
   XLA_FFI_Error *jaxmbd_##name##_f32(XLA_FFI_CallFrame *frame) { return call(frame, &f32, kind); }

@@ -194,7 +194,6 @@ class ExplicitSteps(AbstractSteps):
         self, functions: Sequence[TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
         times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
     ) -> None:  # fmt: skip
-        self._tangents = {}
         self.rate, self.after = functions[0], functions[1] if len(functions) > 1 else None
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
         self.engine: Engine = engine

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.compile.cache.identity import EXPANSIONS
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, default_platform, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
 from jaxmbd.compile.targets.kernel_part import Buffer
@@ -148,6 +149,7 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         return results, [0] * len(results)
 
     CALL_RULES[name] = partial(_translated, short)
+    EXPANSIONS[name] = evaluate
     primitive.def_impl(at_once)
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched

@@ -8,6 +8,7 @@ step. It is a chain again, so that derivatives of any order are sweeps over chai
 import abc
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import diffrax as dfx
@@ -79,7 +80,6 @@ class AbstractSteps(abc.ABC):
     outputs: tuple[Any, ...]
     at_end: tuple[int, ...]
     rows: int
-    _tangents: dict[tuple[int, ...], Any]
 
     @abc.abstractmethod
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
@@ -127,6 +127,10 @@ class AbstractSteps(abc.ABC):
         """One of the times, for each component: `t₀` for `which` 0, `t₁` for 1, a set of saved times for 2 and up."""
         return times[which :: 2 + self.sets]
 
+    @cached_property
+    def _tangents(self) -> dict[tuple[int, ...], "TangentSteps"]:
+        return {}
+
     def tangent(self, moving: tuple[int, ...]) -> "TangentSteps":
         """The chain of tangents, where the inputs with the indices `moving` have tangents."""
         if moving not in self._tangents:
@@ -138,7 +142,6 @@ class MotionSteps(AbstractSteps):
     """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
 
     def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
-        self._tangents = {}
         value, known, times = _partition(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
@@ -210,7 +213,6 @@ class TangentSteps(AbstractSteps):
     """
 
     def __init__(self, chain: AbstractSteps, moving: tuple[int, ...]) -> None:
-        self._tangents = {}
         kinds = [chain.kinds[k] for k in moving]
         self.chain, self.rows, self.sets = chain.in_both_modes(), chain.rows, chain.sets
         self._values = tuple(i for i, like in enumerate(chain.parts.value) if is_inexact(like))

@@ -25,6 +25,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     index_of,
 )
 from jaxmbd.model.body.checks import checked_names
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
@@ -163,8 +164,9 @@ def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
             try:
                 mechanism.coordinate(name)
             except MechanismError:
-                joints = (f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ()))
-                known = dict.fromkeys((*mechanism.variables, *mechanism.speed_names, *joints))
+                joints = (joint for joint in mechanism.joints if isinstance(joint, AbstractJoint))
+                theirs = (f"{joint.name}.{c}" for joint in joints for c in joint.coordinate_names)
+                known = dict.fromkeys((*mechanism.variables, *mechanism.speed_names, *theirs))
                 raise unknown("independent variable", name, known) from None
 
 

@@ -100,8 +100,8 @@ def update_row_selection(equations: Equations, t: Scalar, q: Float[Array, " nq"]
 
 
 def _jacobian(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
-    """The Jacobian `C`, without derivatives."""
-    return as_program(Equations.jacobian)(*frozen((equations, t, q)))
+    """The Jacobian `C` without units, without derivatives."""
+    return as_program(Equations.scaled_jacobian)(*frozen((equations, t, q)))
 
 
 def _independent(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:

@@ -21,7 +21,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_DAMPING = 1e-5  # μ, relative to the largest entry of C
+_DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."
 _MAX_ITERATIONS = 20  # Newton converges in 2 to 4 from the end of an integration step
 
@@ -46,8 +46,9 @@ class MassWeightedCorrection(AbstractCorrection):
         return at.position()
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        S = at.schur()
-        solve = S.shifted(jax.lax.stop_gradient(_DAMPING**2 * S.largest())).solver()
+        S, scales = at.schur(), at.equations.scales.rows
+        shift = _DAMPING**2 * S.scaled_by(1 / scales).largest() * scales**2
+        solve = S.shifted(jax.lax.stop_gradient(shift)).solver()
         return at.times, lambda miss: at.inertia.solve(at.constraint_force(solve(miss)))
 
 
@@ -59,7 +60,7 @@ class AbstractStackedCorrection(AbstractCorrection):
         """`[C; D]`, where `D v` are the independent speeds; its column rank is full even if `C` has dependent rows."""
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(self.stacked(at))
+        return _least_squares(self.stacked(at), at)
 
 
 class DependentCoordinateCorrection(AbstractStackedCorrection):
@@ -182,15 +183,23 @@ class DeterminedCorrection(AbstractCorrection):
         return at.position()
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(at.jacobian)
+        return _least_squares(at.jacobian, at)
 
 
-def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Solve, Solve]:
-    """The product with `K`, and the solve of `K x = b` with Levenberg's damping: rows `μ x = 0` are appended."""
-    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
-    solve = LeastSquaresQR(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
-    rows = sum(K.shape)
-    return lambda x: K @ x, lambda b: solve(jnp.pad(b, (0, rows - len(b))))
+def _least_squares(K: Float[Array, "rows nv"], at: Configuration) -> tuple[Solve, Solve]:
+    """The product with `K`, and the solve of `K x = b` with Levenberg's damping: rows `μ x = 0` are appended.
+
+    The rows of `C` and the unknowns have no units in the solve, so that the damping does not depend on the mechanism's
+    size. The rows below those of `C` are of single speeds, or of rates of coordinates.
+    """
+    scales: Any = at.equations.scales
+    columns, more = scales.speeds, K.shape[0] - at.equations.m
+    of_speeds = jnp.max(jnp.abs(K[at.equations.m :]) * columns[None], axis=1, initial=0.0)
+    rows = jnp.concatenate([scales.rows, jnp.where(of_speeds > 0, of_speeds, 1.0)]) if more else scales.rows
+    scaled = K * columns[None] / rows[:, None]
+    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(scaled), initial=0.0))
+    solve = LeastSquaresQR(jnp.concatenate([scaled, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
+    return lambda x: K @ x, lambda b: columns * solve(jnp.pad(b / rows[: len(b)], (0, sum(K.shape) - len(b))))
 
 
 def apply_correction(
@@ -256,11 +265,12 @@ def _newton_closure(args: Any, q: Array) -> Array:
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
         step = as_program(_newton_step)(args, q)
-        return equations.retract(t, q, step), jnp.max(jnp.abs(step), initial=0.0), count + 1
+        return equations.retract(t, q, step), jnp.max(jnp.abs(step / sizes), initial=0.0), count + 1
 
     equations, t, _ = args
     if not equations.m:
         return q
+    sizes = equations.scales.speeds
     q, size, _ = jax.lax.while_loop(unfinished, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
     return jnp.where(size <= tolerance, q, jnp.nan)
 

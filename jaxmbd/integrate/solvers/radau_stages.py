@@ -151,7 +151,7 @@ class LinearizedStages(eqx.Module):
     N: Float[Array, "nq nv"]
     along: Float[Array, "rows nv"]
     by_speed: Float[Array, "rows nv"]
-    shift: Scalar
+    shift: Float[Array, " m"]
 
     def __init__(self, step: RadauStep, guess: StageValues) -> None:
         t, q, v, a, lam = (x[step.count // 2] for x in (step.times, guess.q, guess.v, step.rates(guess)[1], guess.lam))
@@ -160,8 +160,9 @@ class LinearizedStages(eqx.Module):
         residual = lambda x, v: _residual(step.equations, t, q + self.N @ x, v, a, lam)  # noqa: E731
         self.along, self.by_speed = jax.jacfwd(residual, (0, 1))(jnp.zeros_like(v), v)
         C = self.by_speed[len(v) :]
-        largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1), initial=0.0)
-        self.shift = jnp.where(step.equations.redundant, proximal_shift(largest), 0.0)
+        scales = step.equations.scales.rows
+        largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
+        self.shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
 
 
 class StageSystem:

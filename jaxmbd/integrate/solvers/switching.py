@@ -8,7 +8,6 @@ which every mode of differentiation passes through, so that none of them needs a
 steps are constants.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import diffrax as dfx
@@ -21,34 +20,10 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.solvers.wrapped_solver import AbstractSolverAround
-from jaxmbd.model.driver import Driver
-from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.time_functions import AbstractTimeFunction
+from jaxmbd.model.mechanism.declared_times import declared_times, with_times
 
 # Least distance between jumps, and of jumps from the start and end, in units of rounding of the largest time.
 _LEAST_GAP = 64.0
-
-
-def _is_timed(x: Any) -> bool:
-    return isinstance(x, AbstractTimeFunction)
-
-
-def _jump_order(part: Any) -> int:
-    """The order of the time derivative of a part's functions whose jumps are jumps of the accelerations."""
-    if isinstance(part, Driver):
-        return 2 if part.prescribes == "position" else 1
-    return 2 if isinstance(part, AbstractJoint | GlobalConstraint) else 0
-
-
-def _with_jump_orders(mechanism: Any) -> Iterator[tuple[AbstractTimeFunction, int]]:
-    """All functions of time, each with the derivative order of `_jump_order`."""
-    for part in (*mechanism.forces, *mechanism.drivers, *mechanism.joints):
-        yield from ((x, _jump_order(part)) for x in jax.tree.leaves(part, is_leaf=_is_timed) if _is_timed(x))
-
-
-def _jumping(mechanism: Any) -> list[AbstractTimeFunction]:
-    return [f for f, order in _with_jump_orders(mechanism) if f.order <= order]
 
 
 class SwitchingTimes(eqx.Module):
@@ -60,8 +35,9 @@ class SwitchingTimes(eqx.Module):
 
 def switches_of(mechanism: Any, more: Array | None) -> SwitchingTimes | None:
     """The switching times of a mechanism's parts, with `more` jumps added; None if there are none."""
-    jumps = [f.times for f in _jumping(mechanism)] + ([] if more is None else [more])
-    kinks = [f.times for f, order in _with_jump_orders(mechanism) if f.order > order]
+    declared = declared_times(mechanism)
+    jumps = [x.times for x in declared if x.jumps] + ([] if more is None else [more])
+    kinks = [x.times for x in declared if not x.jumps]
     if not jumps and not kinks:
         return None
     return SwitchingTimes(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
@@ -79,30 +55,15 @@ def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tu
     Then there is a step between any two jumps, so that the derivatives with respect to their times are distinct. Jumps
     at the start are moved before it and jumps at the end after it, outside the motion.
     """
-    jump_times = ([] if more is None else [more]) + [f.times for f in _jumping(mechanism)]
+    jumping = [x for x in declared_times(mechanism) if x.jumps]
+    jump_times = ([] if more is None else [more]) + [x.times for x in jumping]
     if not jump_times or _are_apart(jump_times, t0, t1):
         return mechanism, more
     flat = jnp.concatenate([x.astype(jnp.result_type(t0)) for x in jump_times])
     separated = flat + _shifts(jax.lax.stop_gradient(flat), *jax.lax.stop_gradient((jnp.asarray(t0), jnp.asarray(t1))))
     pieces = iter(jnp.split(separated, np.cumsum([len(x) for x in jump_times])[:-1]))
     more = None if more is None else next(pieces)
-    return _with_times(mechanism, pieces), more
-
-
-def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
-    """The mechanism with other jump times, in the order of `_jumping`."""
-
-    def with_new_times(part: Any, order: int) -> Any:
-        def replaced(x: Any) -> Any:
-            return eqx.tree_at(lambda f: f.times, x, next(times)) if _is_timed(x) and x.order <= order else x
-
-        return jax.tree.map(replaced, part, is_leaf=_is_timed)
-
-    names = [name for name in ("forces", "drivers", "joints") if getattr(mechanism, name)]
-    old = [getattr(mechanism, name) for name in names]
-    new = [tuple(with_new_times(part, _jump_order(part)) for part in group) for group in old]
-    is_old = lambda x: any(x is group for group in old)  # noqa: E731
-    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], mechanism, new, is_leaf=is_old)
+    return with_times(mechanism, dict(zip(jumping, pieces, strict=True))), more
 
 
 def _are_apart(jump_times: list[Array], t0: Any, t1: Any) -> bool:

@@ -54,6 +54,8 @@ _PLAIN = {
 _HALF_TURN = Placement(rotation=Rotation.from_rotvec([np.pi, 0.0, 0.0]))
 _Z_TO_X = Placement(rotation=Rotation.from_euler("y", np.pi / 2))  # a frame whose x axis is the old z axis
 _Z_TO_Y = Placement(rotation=Rotation.from_euler("x", -np.pi / 2))  # a frame whose y axis is the old z axis
+_AXES = ("CylindricalJoint", "PlanarJoint", "RackPinionJoint", "RevoluteJoint", "ScrewJoint")  # with a common z axis
+_FRAMES = ("FixedJoint", "TranslationalJoint")  # without rotation
 _PARALLEL = 1e-9  # largest sine of an angle between axes that is zero
 
 
@@ -86,6 +88,24 @@ def joint_of(node: Node, name: str, i: Side, j: Side) -> Any:
             constant = float((world(i).inverse() @ world(j)).position[way]) - advance * start_angle(i, j)
             return Constraint(name, law, a, b, jnp.asarray([advance, constant]))
     raise AssertionError(node.text)  # `KINDS` lists those above
+
+
+def half_turn(kind: str, i: Side, j: Side) -> Placement | None:
+    """The half turn of marker J after which a joint has the side that it has here; None if it has that already.
+
+    OndselSolver's rows are zero as well if axes point against each other, as those of faces that are mated do. A half
+    turn of J about its x axis does not change the angle about z_I, which is that of x_J.
+    """
+    R = (world(i).inverse() @ world(j)).rotation.as_matrix()
+    turns = [Placement(rotation=Rotation.from_rotvec(np.pi * axis)) for axis in np.eye(3)]
+    if kind in _AXES:
+        return turns[0] if R[2, 2] < 0 else None
+    if kind in _FRAMES:
+        k = int(np.argmax(np.diag(R)))
+        return turns[k] if np.trace(R) < 2 * R[k, k] - np.trace(R) else None
+    if kind == "ConstantVelocityJoint":
+        return turns[2] if R[0, 0] < R[1, 1] else None
+    return None
 
 
 def _marker(side: Side, turn: Placement | None = None) -> Marker:

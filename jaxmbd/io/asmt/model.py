@@ -12,7 +12,7 @@ from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io.asmt.functions import Expression
 from jaxmbd.io.asmt.gears import Joined, gear
-from jaxmbd.io.asmt.joints import KINDS, Side, joint_of
+from jaxmbd.io.asmt.joints import KINDS, Side, half_turn, joint_of
 from jaxmbd.io.asmt.tree import Node, read_tree
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.driver import Driver
@@ -82,13 +82,10 @@ def read_asmt(path: Path, length_unit: float | None) -> ImportedModel:
     drivers = [driver for node in sets.child("Motions").children for driver in _motion(assembly, node)]
     forces = _forces(assembly, root, place)
     _remark_on_the_rest(assembly, root)
-    thin = any(body.lacks_inertia for body in bodies)
-    coordinates = "joint" if thin else "absolute"
+    coordinates = "joint" if any(body.lacks_inertia for body in bodies) else "absolute"
     mechanism = Mechanism(bodies, joints, forces, drivers, floating=True, coordinates=coordinates)
-    if thin and speeds:
-        remarks.lost("speeds", "are left out, since a part has no inertia")
     end = root.first("SimulationParameters")
-    return ImportedModel(mechanism, {}, {} if thin else speeds, remarks.by_line, end.number("tend") if end else None)
+    return ImportedModel(mechanism, {}, speeds, remarks.in_order, end.number("tend") if end else None)
 
 
 def _add_markers(assembly: Assembly, path: str, node: Node, owner: Owner) -> None:
@@ -144,6 +141,11 @@ def _joints(assembly: Assembly, node: Node) -> list[Any]:
 
 def _add_joint(assembly: Assembly, node: Node, sides: tuple[Side, Side]) -> None:
     name = assembly.names.new("joint", node.name, node.line)
+    if turn := half_turn(node.text, *sides):
+        i, (owner, place) = sides
+        sides = i, (owner, place @ turn)
+        text = "has axes that point against each other: its second marker is turned by half a turn"
+        assembly.remarks.changed(f"{node.text} {node.name!r}", text, node.line)
     try:
         is_gear = node.text == "GearJoint"
         joint = gear(node, name, sides, assembly.joints) if is_gear else joint_of(node, name, *sides)

@@ -6,21 +6,28 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.io.mjcf.source import Source
+from jaxmbd.io.mjcf.tendons import straight_ends
 from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
 from jaxmbd.model.force.marker_forces import Force, SpringDamper
 
 
 @dataclass(frozen=True)
 class _Law:
-    """`f = constant + by_length l + by_rate l̇` at the control of the start."""
+    """`f = constant + by_length l + by_rate l̇` at the control of the start; `losses`: what it leaves out."""
 
     constant: float
     by_length: float
     by_rate: float
+    losses: tuple[str, ...] = ()
 
     @property
     def is_constant(self) -> bool:
         return not (self.by_length or self.by_rate)
+
+
+def _of_joints(mujoco: Any) -> tuple[int, int]:
+    """The transmissions to a joint."""
+    return mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT
 
 
 def actuators(source: Source) -> list[Any]:
@@ -32,7 +39,10 @@ def actuators(source: Source) -> list[Any]:
             source.changed("actuator", i, "is switched off in <option>; it is left out")
             continue
         law = _law(source, i)
-        forces += [] if law is None else _forces(source, i, law)
+        own = [] if law is None else _forces(source, i, law)
+        for loss in law.losses if law is not None and own else ():
+            source.lost("actuator", i, loss)
+        forces += own
     return forces
 
 
@@ -48,28 +58,33 @@ def _law(source: Source, i: int) -> _Law | None:
     if int(m.actuator_dyntype[i]) != mj.mjtDyn.mjDYN_NONE:
         source.lost("actuator", i, "has dynamics of its activation; it is left out")
         return None
-    for field in ("actuator_delay", "actuator_damping", "actuator_dampingpoly", "actuator_armature"):
-        if source.extra(field, i):
-            source.lost("actuator", i, f"has {field.partition('_')[2]}, which is left out")
+    further = ("actuator_delay", "actuator_damping", "actuator_dampingpoly", "actuator_armature")
+    losses = [f"has {field.partition('_')[2]}, which is left out" for field in further if source.extra(field, i)]
+    joint = int(m.actuator_trnid[i][0])
+    if int(m.actuator_trntype[i]) in _of_joints(mj) and m.jnt_actfrclimited[joint]:
+        losses.append(
+            f"has a joint that limits its actuators to {m.jnt_actfrcrange[joint].tolist()}: nothing does so here"
+        )
     u, (low, high) = float(source.ctrl[address]), m.actuator_ctrlrange[i]
     if m.actuator_ctrllimited[i] and not source.is_disabled("CLAMPCTRL"):
         u = min(max(u, float(low)), float(high))
     gain = m.actuator_gainprm[i][:3] * (1.0, *(int(m.actuator_gaintype[i]) == mj.mjtGain.mjGAIN_AFFINE,) * 2)
     bias = m.actuator_biasprm[i][:3] * (int(m.actuator_biastype[i]) == mj.mjtBias.mjBIAS_AFFINE)
-    law = _Law(*(gain * u + bias).tolist())
+    constant, by_length, by_rate = (gain * u + bias).tolist()
     if m.actuator_forcelimited[i]:
         low, high = m.actuator_forcerange[i].tolist()
-        if law.is_constant:
-            return _Law(min(max(law.constant, low), high), 0.0, 0.0)
-        source.lost("actuator", i, f"limits its force to {[low, high]}, which nothing enforces")
-    return law
+        if by_length or by_rate:
+            losses.append(f"limits its force to {[low, high]}, which nothing enforces")
+        else:
+            constant = min(max(constant, low), high)
+    return _Law(constant, by_length, by_rate, tuple(losses))
 
 
 def _forces(source: Source, i: int, law: _Law) -> list[Any]:
     m, kinds = source.model, source.mujoco.mjtTrn
     transmission, (target, reference) = int(m.actuator_trntype[i]), m.actuator_trnid[i].tolist()
     gear = float(m.actuator_gear[i][0])
-    if transmission in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT) and target in source.coordinates:
+    if transmission in _of_joints(source.mujoco) and target in source.coordinates:
         return [_along_coordinate(source, i, law, source.coordinates[target], gear)]
     if transmission == kinds.mjTRN_TENDON:
         return _along_tendon(source, i, law, target, gear)
@@ -83,28 +98,22 @@ def _forces(source: Source, i: int, law: _Law) -> list[Any]:
 
 def _along_coordinate(source: Source, i: int, law: _Law, coordinate: str, gear: float) -> Any:
     name, constant = source.new_name("actuator", i), gear * law.constant
+    source.efforts[i] = f"{name}.effort", gear
     if law.is_constant:
         return JointForce(name, coordinate, constant)
     return JointSpringDamper(name, coordinate, -(gear**2) * law.by_length, 0.0, -(gear**2) * law.by_rate, constant)
 
 
 def _along_tendon(source: Source, i: int, law: _Law, k: int, gear: float) -> list[Any]:
-    """Along a straight tendon, or a fixed one: its length is `Σ c q`, so that joint k gets `c_k` times the force."""
-    m, wraps = source.model, source.mujoco.mjtWrap
-    first, count = int(m.tendon_adr[k]), int(m.tendon_num[k])
-    path, objects = m.wrap_type[first : first + count].tolist(), m.wrap_objid[first : first + count].tolist()
-    on_path = zip(path, objects, strict=True)
-    joints = [j for kind, j in on_path if kind == wraps.mjWRAP_JOINT and j in source.coordinates]
-    if len(joints) == count and (count == 1 or law.is_constant):
-        ratios = (gear * m.wrap_prm[first : first + count]).tolist()
-        pairs = zip((source.coordinates[j] for j in joints), ratios, strict=True)
-        return [_along_coordinate(source, i, law, coordinate, ratio) for coordinate, ratio in pairs]
-    if count == 2 and all(kind == wraps.mjWRAP_SITE for kind in path):
-        a, b = (owner.at(place) for owner, place in map(source.site, objects))
-        if a.body != b.body:
-            # A positive force lengthens a tendon, a positive tension shortens it.
-            square = gear**2
-            terms = -square * law.by_length, 0.0, -square * law.by_rate, -gear * law.constant
-            return [SpringDamper(source.new_name("actuator", i), a, b, *terms)]
-    source.lost("actuator", i, "pulls at a tendon with a path of its own; it is left out")
-    return []
+    if k in source.lengths:
+        return [_along_coordinate(source, i, law, source.lengths[k], gear)]
+    ends = straight_ends(source, k)
+    if not ends:
+        source.lost("actuator", i, "pulls at a tendon with a path of its own; it is left out")
+        return []
+    # A positive force lengthens a tendon, a positive tension shortens it.
+    a, b = (owner.at(place) for owner, place in ends)
+    terms = -(gear**2) * law.by_length, 0.0, -(gear**2) * law.by_rate, -gear * law.constant
+    name = source.new_name("actuator", i)
+    source.efforts[i] = f"{name}.tension", -gear
+    return [SpringDamper(name, a, b, *terms)]

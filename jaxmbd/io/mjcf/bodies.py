@@ -13,12 +13,12 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.io._placement import Owner, Placement, along_z, from_quaternion
 from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.body.spatial import Body, ground
-from jaxmbd.model.joint.shared import Gear, RackAndPinion, Weld
+from jaxmbd.model.joint.shared import Weld
 from jaxmbd.model.joint.spatial import Prismatic, Revolute, Spherical
 
 
 def bodies_and_joints(source: Source) -> tuple[list[Body], list[Any]]:
-    """All bodies and joints, and the rotors that stand for armatures."""
+    """All bodies and joints."""
     bodies, joints = [], []
     for i in range(1, source.model.nbody):
         body = _body(source, i)
@@ -26,12 +26,6 @@ def bodies_and_joints(source: Source) -> tuple[list[Body], list[Any]]:
         links, own = _joints(source, i)
         bodies += links
         joints += own
-    for j, coordinate in source.coordinates.items():
-        armature = float(source.model.dof_armature[source.model.jnt_dofadr[j]])
-        if armature:
-            parts = _rotor(source, j, coordinate, armature)
-            bodies.append(parts[0])
-            joints += parts[1:]
     return bodies, joints
 
 
@@ -94,26 +88,7 @@ def _joint(source: Source, j: int, parent: Owner, before: Placement, child: Owne
         zero = Placement(np.array([0.0, 0.0, -reference]))
         joint, source.coordinates[j] = Prismatic, f"{name}.displacement"
     source.markers[j] = parent.at(before @ at @ zero), child.at(at)
-    return joint(name, *source.markers[j])
-
-
-def _rotor(source: Source, j: int, coordinate: str, armature: float) -> tuple[Body, Revolute, Any]:
-    """A rotor on the ground that turns with a joint: its energy `½ I q̇²` is that of an armature `I`.
-
-    Its centre of mass stays where it is, so that its mass (1 kg) has no effect.
-    """
-    name = source.names.made("rotor", source.joint_names[j])
-    rotor = Body(name, 1.0, np.array([0.5, 0.5, 1.0]) * armature)
-    bearing = Revolute(source.names.made("bearing", name), ground.at(), rotor.at())
-    geared, turned = source.names.made("gear", name), f"{bearing.name}.angle"
-    if coordinate.endswith(".angle"):
-        gear = Gear(geared, coordinate, turned, 1.0)
-        source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that turns with it")
-    else:
-        gear = RackAndPinion(geared, turned, coordinate, 1.0)
-        source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that it turns by 1 rad per m")
-    source.rotors[turned] = coordinate
-    return rotor, bearing, gear
+    return joint(name, *source.markers[j], armature=float(m.dof_armature[m.jnt_dofadr[j]]) or None)
 
 
 def start(source: Source) -> tuple[dict[str, float], dict[str, float]]:
@@ -135,6 +110,4 @@ def start(source: Source) -> tuple[dict[str, float], dict[str, float]]:
             velocity = v[:3] + turn.apply(np.cross(v[3:6], centre))
             speeds |= {f"{owner.body.name}.v{axis}": float(velocity[k]) for k, axis in enumerate("xyz")}
             speeds |= {f"{owner.body.name}.omega_{axis}": float(v[3 + k]) for k, axis in enumerate("xyz")}
-    guess |= {turned: guess[coordinate] for turned, coordinate in source.rotors.items()}
-    speeds |= {f"{turned}_rate": speeds[f"{coordinate}_rate"] for turned, coordinate in source.rotors.items()}
     return guess, {name: value for name, value in speeds.items() if value}

@@ -1,4 +1,4 @@
-"""Springs, damping and friction of joints and tendons of MJCF, and gravity."""
+"""Gravity, and the springs, damping and friction of MJCF."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from jaxmbd.io._placement import from_quaternion
 from jaxmbd.io.mjcf.source import Source
+from jaxmbd.io.mjcf.tendons import tendon_forces
 from jaxmbd.model.body.spatial import ground
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction, JointSpringDamper
-from jaxmbd.model.force.marker_forces import SpringDamper
 
 
 def passive_forces(source: Source) -> list[Any]:
@@ -22,7 +22,7 @@ def passive_forces(source: Source) -> list[Any]:
     for j in range(m.njnt):
         forces += _of_joint(source, j)
     for k in range(m.ntendon):
-        forces += _of_tendon(source, k)
+        forces += tendon_forces(source, k)
     return forces
 
 
@@ -57,8 +57,6 @@ def _remark_on_joint(source: Source, j: int, dof: int) -> None:
     m = source.model
     if m.jnt_limited[j] and not source.is_disabled("LIMIT"):
         source.lost("joint", j, f"has the range {m.jnt_range[j].tolist()}, which nothing enforces; add a JointStop")
-    if m.jnt_actfrclimited[j]:
-        source.lost("joint", j, "limits the force of its actuators, which nothing enforces")
     if source.extra("jnt_stiffnesspoly", j) or source.extra("dof_dampingpoly", dof):
         source.lost("joint", j, "has stiffness or damping of higher order; only the linear part is kept")
     if source.extra("jnt_springyield", j):
@@ -78,32 +76,3 @@ def _bushing(source: Source, j: int, stiffness: float, damping: float) -> Bushin
     pattern = np.concatenate([along, np.ones(3)])
     owner = source.owners[int(m.jnt_bodyid[j])].body.name
     return Bushing(source.names.made("spring", owner), a, b, stiffness * pattern, damping * pattern)
-
-
-def _of_tendon(source: Source, k: int) -> list[Any]:
-    m = source.model
-    stiffness = 0.0 if source.is_disabled("SPRING") else float(m.tendon_stiffness[k])
-    damping = 0.0 if source.is_disabled("DAMPER") else float(m.tendon_damping[k])
-    if m.tendon_limited[k]:
-        source.lost("tendon", k, f"has the range {m.tendon_range[k].tolist()}, which nothing enforces")
-    if m.tendon_frictionloss[k] or source.extra("tendon_armature", k):
-        source.lost("tendon", k, "has frictionloss or armature, which is left out")
-    if source.extra("tendon_stiffnesspoly", k) or source.extra("tendon_dampingpoly", k):
-        source.lost("tendon", k, "has stiffness or damping of higher order; only the linear part is kept")
-    if not (stiffness or damping):
-        return []
-    first, count = int(m.tendon_adr[k]), int(m.tendon_num[k])
-    path, lengths = m.wrap_type[first : first + count].tolist(), m.tendon_lengthspring[k]
-    ends = [source.site(int(site)) for site in m.wrap_objid[first : first + count] if _is_straight(source, path)]
-    if not ends or ends[0][0] == ends[1][0]:
-        source.lost("tendon", k, "is no straight line between sites of two bodies; its spring and damping are left out")
-        return []
-    if stiffness and lengths[0] != lengths[1]:
-        source.lost("tendon", k, f"is slack between the lengths {lengths.tolist()}; it is left out")
-        return []
-    a, b = (owner.at(place) for owner, place in ends)
-    return [SpringDamper(source.new_name("tendon", k), a, b, stiffness, float(lengths[0]), damping)]
-
-
-def _is_straight(source: Source, path: list[int]) -> bool:
-    return len(path) == 2 and all(kind == source.mujoco.mjtWrap.mjWRAP_SITE for kind in path)

@@ -24,11 +24,11 @@ def constraints(source: Source) -> tuple[list[Any], list[Driver]]:
             source.lost("equality", i, "is switched off by <flag>; it is left out")
         elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
             joints += _closure(source, i)
-        elif kind == kinds.mjEQ_JOINT:
+        elif kind in (kinds.mjEQ_JOINT, kinds.mjEQ_TENDON):
             part = _coupling(source, i)
             (drivers if isinstance(part, Driver) else joints).extend([part] if part else [])
         else:
-            source.lost("equality", i, "couples tendons, flexes or geoms, which has no counterpart")
+            source.lost("equality", i, "couples flexes or geoms, which has no counterpart")
     return joints, drivers
 
 
@@ -59,19 +59,23 @@ def _closure(source: Source, i: int) -> list[Any]:
 
 
 def _coupling(source: Source, i: int) -> Gear | Driver | None:
-    """`q₁ − q₁₀ = a₀ + a₁ (q₂ − q₂₀)`, the polynomial of a joint equality up to its linear term."""
+    """`q₁ − q₁₀ = a₀ + a₁ (q₂ − q₂₀)`, the polynomial of an equality of joints or tendons up to its linear term."""
     m = source.model
+    of_joints = int(m.eq_type[i]) == source.mujoco.mjtEq.mjEQ_JOINT
+    known = source.coordinates if of_joints else source.lengths
     first, second = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
     a = m.eq_data[i][:5]
-    reference = [float(m.qpos0[m.jnt_qposadr[k]]) if k >= 0 else 0.0 for k in (first, second)]
-    if first not in source.coordinates or (second >= 0 and second not in source.coordinates):
-        source.lost("equality", i, "couples joints other than hinges and slides; it is left out")
+    if first not in known or (second >= 0 and second not in known):
+        kinds = "joints other than hinges and slides" if of_joints else "tendons that are no sums of joint coordinates"
+        source.lost("equality", i, f"couples {kinds}; it is left out")
         return None
+    at_start = m.qpos0[m.jnt_qposadr] if of_joints else m.tendon_length0
+    reference = [float(at_start[k]) if k >= 0 else 0.0 for k in (first, second)]
     name = source.new_name("equality", i)
     if second < 0:
-        return Driver(name, source.coordinates[first], float(reference[0] + a[0]))
+        return Driver(name, known[first], float(reference[0] + a[0]))
     if np.any(a[2:]):
         source.lost("equality", i, f"has the polynomial {a.tolist()}; only linear ones have a counterpart: left out")
         return None
     phase = float(reference[0] + a[0] - a[1] * reference[1])
-    return Gear(name, source.coordinates[second], source.coordinates[first], float(a[1]), phase)
+    return Gear(name, known[second], known[first], float(a[1]), phase)

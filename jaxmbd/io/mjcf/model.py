@@ -13,6 +13,7 @@ from jaxmbd.io.mjcf.forces import passive_forces
 from jaxmbd.io.mjcf.loops import constraints
 from jaxmbd.io.mjcf.sensors import translated
 from jaxmbd.io.mjcf.source import Source, compiled
+from jaxmbd.io.mjcf.tendons import fixed_tendons
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _LISTED = 4  # geoms that a remark names
@@ -25,12 +26,13 @@ def read_mjcf(path: Path, root: Element, keyframe: str | None, within: Path) -> 
     if source.model.nbody == 1:
         raise source.remarks.error("", "it has no body besides the world.")
     bodies, joints = bodies_and_joints(source)
+    tendons = fixed_tendons(source)
     closures, drivers = constraints(source)
     forces = [*passive_forces(source), *actuators(source)]
     _remark_on_the_rest(source)
-    parts = bodies, [*joints, *closures], forces, drivers, translated(source)
+    parts = bodies, [*joints, *tendons, *closures], forces, drivers, translated(source)
     mechanism = Mechanism(*parts, floating=True, coordinates="joint")
-    return ImportedModel(mechanism, *start(source), source.remarks.by_line)
+    return ImportedModel(mechanism, *start(source), source.remarks.in_order)
 
 
 def _remark_on_the_rest(source: Source) -> None:

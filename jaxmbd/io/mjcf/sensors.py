@@ -14,6 +14,7 @@ _OF_FRAME = {
     "FRAMEANGACC": sensors.AngularAcceleration,
 }
 _OF_JOINT = {"JOINTPOS": "", "JOINTVEL": "_rate"}
+_OF_TENDON = {"TENDONPOS": "", "TENDONVEL": "_rate"}
 
 
 def translated(source: Source) -> list[Any]:
@@ -34,6 +35,11 @@ def _sensor(source: Source, i: int) -> Any:
     target = int(m.sensor_objid[i])
     if kind in _OF_JOINT and target in source.coordinates:
         return sensors.Scaled(source.new_name("sensor", i), source.coordinates[target] + _OF_JOINT[kind])
+    if kind in _OF_TENDON and target in source.lengths:
+        return sensors.Scaled(source.new_name("sensor", i), source.lengths[target] + _OF_TENDON[kind])
+    if kind == "ACTUATORFRC" and source.efforts.get(target, ("", 0.0))[1]:
+        channel, gear = source.efforts[target]
+        return sensors.Scaled(source.new_name("sensor", i), channel, 1 / gear)
     if kind in _AT_SITE:
         owner, placement = source.site(target)
         return _AT_SITE[kind](source.new_name("sensor", i), owner.at(placement))

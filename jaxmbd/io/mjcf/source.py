@@ -33,8 +33,8 @@ class Source:
     """`model`, `data`: MuJoCo's; `lines`: by kind and index; `qpos`, `qvel`, `ctrl`: of the start.
 
     Filled by those that make parts: `owners`, the body of each of MuJoCo's bodies; `coordinates`, the name of the
-    coordinate of each hinge and slide; `rotors`, the coordinate of each rotor and the one that drives it; `joint_names`
-    and `markers` of each joint.
+    coordinate of each hinge and slide; `lengths`, that of each fixed tendon; `joint_names` and `markers` of each joint;
+    `efforts`, the channel of an actuator's force and the force per unit of it.
     """
 
     mujoco: Any
@@ -48,8 +48,9 @@ class Source:
     ctrl: np.ndarray
     owners: dict[int, Owner] = field(default_factory=lambda: {0: Owner(ground)})
     coordinates: dict[int, str] = field(default_factory=dict)
-    rotors: dict[str, str] = field(default_factory=dict)
+    lengths: dict[int, str] = field(default_factory=dict)
     joint_names: dict[int, str] = field(default_factory=dict)
+    efforts: dict[int, tuple[str, float]] = field(default_factory=dict)
     markers: dict[int, tuple[Marker, Marker]] = field(default_factory=dict)
 
     def given(self, kind: str, index: int) -> str:

@@ -15,7 +15,7 @@ from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
 from jaxmbd.model.body.body import GROUND, AbstractBody
 from jaxmbd.model.body.checks import as_path
-from jaxmbd.model.joint.joint import AbstractTreeJoint
+from jaxmbd.model.joint.joint import AbstractTreeJoint, has_armature
 from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -72,7 +72,7 @@ def write_mjcf(
         check_strict(file, target.remarks.found)
     ElementTree.indent(root)
     file.write_text(ElementTree.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
-    return target.remarks.by_line
+    return target.remarks.in_order
 
 
 def _write_tree(target: Target) -> list[TreeJoint]:
@@ -151,6 +151,8 @@ def _write_joints(
         if kind != "ball":
             direction = at.rotation.as_matrix()[:, axis]
             own.set("axis", words(-direction if branch.backward else direction))
+        if has_armature(joint):
+            own.set("armature", words([joint.armature]))
         target.joints[f"{joint.name}.{coordinate}"] = own
         if name != joint.name:
             target.remarks.changed(f"joint {joint.name!r}", f"has a part {name!r}")

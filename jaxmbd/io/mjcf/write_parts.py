@@ -10,6 +10,7 @@ from jaxmbd.io.mjcf.write_target import Target
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointForce, JointFriction, JointSpringDamper
 from jaxmbd.model.force.marker_forces import SpringDamper
+from jaxmbd.model.joint.joint import has_armature
 from jaxmbd.model.joint.shared import FixedConstraint, Gear, PointConstraint, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Revolute, Spherical
 
@@ -21,6 +22,8 @@ def write_constraints(target: Target) -> None:
     written = 0
     for joint in target.mechanism.tree.cut(target.mechanism.joints):
         written += _write_joint(target, joint)
+        if has_armature(joint):
+            target.lost(joint, "closes a loop: its armature is left out")
     for driver in target.mechanism.drivers:
         if driver.coordinate in target.joints and driver.prescribes == "position" and not callable(driver.motion):
             _couple(target, driver.name, driver.coordinate, None, [float(driver.motion), 0.0])

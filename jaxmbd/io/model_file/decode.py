@@ -103,7 +103,8 @@ class Decoder:
         """Raise if a default would have another type than the numbers of the file."""
         usual = jnp.result_type(float)
         for key, argument in arguments.items() if self.floats != usual else ():
-            is_nothing = argument.default is None and argument.form is Form.ANY
+            converts = argument.convert is not None and argument.converted_default() is None
+            is_nothing = argument.default is None and (argument.form is Form.ANY or converts)
             if not is_nothing and argument.form not in _PLAIN:
                 raise place.located(
                     f"{title}: {key} must be given, since its default would be {usual} (JAX's setting), and the "

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.analyses.result_codes import RESULTS, is_one_of
-from jaxmbd.analyses.state import State, check_state, state_of
+from jaxmbd.analyses.state import State, check_state, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.io.model_file.decode import Decoder, from_fields
@@ -167,7 +167,7 @@ def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Secti
         raise MechanismError("The state is not that of one successful analysis, so there is nothing to go on from.")
     if state.q.dtype != floats:
         raise MechanismError(f"The state is {state.q.dtype}, and the mechanism {floats}; save both in one precision.")
-    rank = {} if state.rank is None else {"rank": int(state.rank)}
+    rank = {"rank": int(state.rank)} if int(state.rank) >= 0 else {}
     names = {"coordinates": (state.coordinate_names, state.q), "speeds": (state.speed_names, state.v)}
     values = {key: Section(zip(of, numbers(np.asarray(x)), strict=True)) for key, (of, x) in names.items()}
     return Section(t=numbers(np.asarray(state.t, floats)), **rank, **values)
@@ -193,9 +193,8 @@ def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> Stat
         rows = sum(mechanism.constraint_sizes())
         if type(rank) is not int or not 0 <= rank <= rows:
             raise place.at("rank").error(f"must be a whole number from 0 to {rows}, got {rank!r}.")
-        rank = constant(np.asarray(rank, jnp.result_type(int)))
     t = _finite(tables.get("t", 0.0), dtype, place.at("t"))
-    return state_of(mechanism, constant(t), constant(q), constant(v), rank)
+    return state_of(mechanism, constant(t), constant(q), constant(v), rank_number(-1 if rank is None else rank))
 
 
 def _by_name(values: Any, names: tuple[str, ...], dtype: Any, place: Place) -> np.ndarray:

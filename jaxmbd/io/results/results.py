@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State, state_of
+from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import flat
@@ -110,4 +110,4 @@ def state_at(data: "xr.Dataset", mechanism: Mechanism, index: int, path: Path) -
             f"{str(path)!r} has no numbers at time {index}: the motion ended before ({data.attrs.get('result')})."
         )
     q, v = np.split(values, [mechanism.nq])
-    return state_of(mechanism, constant(data["time"].to_numpy()[index]), constant(q), constant(v))
+    return state_of(mechanism, constant(data["time"].to_numpy()[index]), constant(q), constant(v), rank_number(-1))

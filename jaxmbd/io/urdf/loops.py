@@ -25,6 +25,7 @@ from jaxmbd.io._placement import Placement
 from jaxmbd.io._xml import Element
 from jaxmbd.io.model_file.source import read_source, tree_of
 from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot
+from jaxmbd.io.urdf.robot_yaml import is_yaml
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.joint.shared import FixedConstraint, PointConstraint
@@ -48,8 +49,8 @@ def closures(robot: Robot, loops: Path | None) -> tuple[list[Any], list[Bushing]
     joints += [joint for element in robot.root.all("gazebo") for joint in _gazebo(robot, element)]
     joints += [_ball_constraint(robot, element) for element in robot.root.all("ball_constraint")]
     joints += _closing_frames(robot)
-    beside = robot.path.with_suffix(".loops.toml") if loops is None else loops
-    if loops is not None or beside.is_file():
+    beside = robot.path.with_suffix(".loops.toml") if loops is None or is_yaml(loops) else loops
+    if (loops is not None and not is_yaml(loops)) or beside.is_file():
         there = replace(robot, remarks=Remarks(beside, robot.remarks.found))  # its errors name that file
         joints += [_loop_joint(there, element) for element in _side_file(beside)]
     return joints, [_bushing(robot, element) for element in robot.root.all("linear_bushing_rpy")]

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.errors import MechanismError
-from jaxmbd.io._imported_model import ImportedModel, Remarks
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.io._imported_model import ImportedModel, Remarks, file_error
 from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io._xml import Element
 from jaxmbd.io.urdf.loops import closures
-from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot
+from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot, circle
+from jaxmbd.io.urdf.robot_yaml import RobotYaml, read_robot_yaml, yaml_closures
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.shared import Gear, Weld
-from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute
+from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute, Spherical
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TYPES = (*HINGES, *SLIDES, "fixed", "floating", "planar")
@@ -44,14 +45,20 @@ def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> 
     joints: list[Any] = []
     forces: list[Any] = [Gravity(_GRAVITY, robot.names.made("gravity"))]
     remarks.changed("robot", f"has no gravity in its file: here it is {_GRAVITY} m/s² along −z")
+    side = read_robot_yaml(robot, loops)
+    spherical = set() if side is None else set(side.spherical)
+    if side is not None:
+        _check_spherical(side, elements)
     for element in elements.values():
-        joints += _joint(robot, element)
+        joints += _joint(robot, element, spherical)
         forces += _friction(robot, element)
+    _check_mimics(robot, elements)
     joints += [gear for element in elements.values() for gear in _mimic(robot, element)]
     cuts, bushings = closures(robot, loops)
+    cuts += [] if side is None else yaml_closures(robot, side)
     _remark_on_the_rest(robot, links)
     mechanism = Mechanism(bodies, [*joints, *cuts], [*forces, *bushings], floating=True, coordinates="joint")
-    return ImportedModel(mechanism, {}, {}, remarks.by_line)
+    return ImportedModel(mechanism, {}, {}, remarks.in_order)
 
 
 def _by_name(robot: Robot, tag: str) -> dict[str, Element]:
@@ -67,23 +74,15 @@ def _by_name(robot: Robot, tag: str) -> dict[str, Element]:
     return found
 
 
-def _ends(robot: Robot, joint: Element) -> tuple[str, str]:
-    """The names of the parent and the child link of a joint."""
-    parent, child = (robot.attribute(robot.child(joint, tag), "link") for tag in ("parent", "child"))
-    if parent == child:
-        raise robot.error(joint, f"it connects the link {parent!r} with itself.")
-    return parent, child
-
-
 def _base(robot: Robot, links: dict[str, Element], joints: dict[str, Element]) -> str:
     """The link that is no joint's child."""
     for element in joints.values():
-        for link in _ends(robot, element):
+        for link in robot.ends(element):
             if link not in links:
                 raise robot.error(element, f"there is no link {link!r}.")
     children: dict[str, str] = {}
     for name, element in joints.items():
-        child = _ends(robot, element)[1]
+        child = robot.ends(element)[1]
         if child in children:
             text = f"link {child!r} is the child of {children[child]!r} already; loops are closed by a <loop_joint>."
             raise robot.error(element, text)
@@ -102,12 +101,12 @@ def _place_links(robot: Robot, base: str, joints: dict[str, Element]) -> None:
     robot.poses[base] = Placement()
     waiting = list(joints.values())
     while waiting:
-        ready = [joint for joint in waiting if _ends(robot, joint)[0] in robot.poses]
+        ready = [joint for joint in waiting if robot.ends(joint)[0] in robot.poses]
         if not ready:
             listed = ", ".join(repr(joint.attributes["name"]) for joint in waiting)
             raise robot.error(waiting[0], f"nothing connects the joints {listed} to the base {base!r}.")
         for joint in ready:
-            parent, child = _ends(robot, joint)
+            parent, child = robot.ends(joint)
             robot.poses[child] = robot.poses[parent] @ robot.placement(joint.first("origin"))
         waiting = [joint for joint in waiting if joint not in ready]
 
@@ -153,14 +152,25 @@ def _body(robot: Robot, name: str, link: Element) -> tuple[Body, np.ndarray]:
     return body, place.position
 
 
-def _joint(robot: Robot, element: Element) -> list[Any]:
+def _check_spherical(side: RobotYaml, joints: dict[str, Element]) -> None:
+    for name in side.spherical:
+        if name not in joints:
+            raise file_error(side.path, f"joint_name: {unknown('joint', name, joints)}")
+
+
+def _joint(robot: Robot, element: Element, spherical: set[str]) -> list[Any]:
     name, kind = robot.attribute(element, "name"), robot.attribute(element, "type")
     if kind not in _TYPES:
         raise robot.error(element, f"type must be one of {', '.join(_TYPES)}, got {kind!r}.")
-    parent, child = (robot.owner(element, link) for link in _ends(robot, element))
+    parent, child = (robot.owner(element, link) for link in robot.ends(element))
     if kind == "floating":
         robot.remarks.changed(f"joint {name!r}", "leaves its child free: the coordinates are its pose", element.line)
         return []
+    if name in spherical:
+        text = "is spherical by the YAML file beside the robot"
+        robot.remarks.changed(f"joint {name!r}", text, element.line)
+        own = robot.names.new("joint", name, element.line)
+        return [Spherical(own, parent.at(robot.placement(element.first("origin"))), child.at())]
     axis = Placement() if kind == "fixed" else robot.axis(element)
     markers = parent.at(robot.placement(element.first("origin")) @ axis), child.at(axis)
     own = robot.names.new("joint", name, element.line)
@@ -198,6 +208,16 @@ def _friction(robot: Robot, element: Element) -> list[JointFriction]:
         text = f"has dry friction, whose sign is smoothed over {float(friction.width):g} rad/s or m/s"
         robot.remarks.lost(part, text, dynamics.line)
     return [friction]
+
+
+def _check_mimics(robot: Robot, joints: dict[str, Element]) -> None:
+    """Raise if a joint mimics itself, directly or by way of others: its position would follow from nothing."""
+    follows = {name: robot.attribute(mimic, "joint") for name, e in joints.items() if (mimic := e.first("mimic"))}
+    if around := circle(follows):
+        way = " and ".join(map(repr, around[1:-1]))
+        text = f"joint {around[0]!r} mimics itself" + (f", by way of {way}" if way else "")
+        mimic = robot.child(joints[around[0]], "mimic")
+        raise robot.error(mimic, f"{text}; one joint of such a group must be free, without <mimic>.")
 
 
 def _mimic(robot: Robot, element: Element) -> list[Gear]:

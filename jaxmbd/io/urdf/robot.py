@@ -1,7 +1,7 @@
 """A URDF robot on its way to a mechanism: checked values of its elements, and what has been made of them so far."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,17 @@ from jaxmbd.io._placement import Owner, Placement, along_z
 from jaxmbd.io._xml import Element
 
 HINGES, SLIDES = ("revolute", "continuous"), ("prismatic",)
+
+
+def circle(follows: Mapping[str, str]) -> list[str]:
+    """Names from one that follows itself, by way of others, back to it; empty if none does."""
+    for start in follows:
+        chain = [start]
+        while chain[-1] in follows and follows[chain[-1]] not in chain:
+            chain.append(follows[chain[-1]])
+        if follows.get(chain[-1]) == start:
+            return [*chain, start]
+    return []
 
 
 @dataclass
@@ -47,6 +58,13 @@ class Robot:
         if found is None:
             raise self.error(element, f"it has no <{tag}>.")
         return found
+
+    def ends(self, joint: Element) -> tuple[str, str]:
+        """The names of the parent and the child link of a joint."""
+        parent, child = (self.attribute(self.child(joint, tag), "link") for tag in ("parent", "child"))
+        if parent == child:
+            raise self.error(joint, f"it connects the link {parent!r} with itself.")
+        return parent, child
 
     def numbers(self, element: Element, name: str, default: tuple[float, ...]) -> np.ndarray:
         """An attribute with as many finite numbers as the default has."""

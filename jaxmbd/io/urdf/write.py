@@ -16,7 +16,7 @@ from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.body.checks import as_path
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
-from jaxmbd.model.joint.joint import AbstractTreeJoint
+from jaxmbd.model.joint.joint import AbstractTreeJoint, has_armature
 from jaxmbd.model.joint.shared import FixedConstraint, FreeMotion, Gear, PointConstraint, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute, Spherical
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -81,6 +81,9 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
         _write_joint(robot, branch, joint)
     for joint in mechanism.tree.cut(mechanism.joints):
         _write_loop(robot, joint)
+    for joint in mechanism.joints:
+        if has_armature(joint):
+            robot.lost(joint, "has an armature, which URDF cannot express; it is left out")
     for force in mechanism.forces:
         _write_force(robot, force)
     for part in (*mechanism.drivers, *mechanism.sensors):
@@ -89,7 +92,7 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
         check_strict(file, robot.remarks.found)
     ElementTree.indent(robot.root)
     file.write_text(ElementTree.tostring(robot.root, encoding="unicode") + "\n", encoding="utf-8")
-    return robot.remarks.by_line
+    return robot.remarks.in_order
 
 
 def _ends(branch: TreeJoint, joint: AbstractTreeJoint) -> tuple[AbstractMarker, AbstractMarker]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Point, Scalar
+from jaxmbd.model.body.names import Name
 from jaxmbd.space.space import AbstractSpace
 
 GROUND = "ground"
@@ -18,7 +19,7 @@ class AbstractMarker(eqx.Module):
     """A frame fixed on a body or on the ground."""
 
     space: ClassVar[AbstractSpace]  # planar or spatial
-    body: eqx.AbstractVar[str]
+    body: eqx.AbstractVar[Name]
     position: eqx.AbstractVar[Array]
 
     @property
@@ -62,7 +63,7 @@ class AbstractBody(eqx.Module):
     """A rigid body; the origin of its frame is its centre of mass."""
 
     space: ClassVar[AbstractSpace]  # planar or spatial
-    name: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
     mass: eqx.AbstractVar[Array]
     inertia: eqx.AbstractVar[Array]
     pose: eqx.AbstractVar[Array]

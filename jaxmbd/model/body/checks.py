@@ -34,9 +34,11 @@ def check_name(kind: str, name: Any) -> None:
 def check_line(kind: str, name: str) -> None:
     """Raise unless a name is printable on one line, without spaces at its ends."""
     if not name or not name.isprintable() or name != name.strip():
+        visible = "".join(c for c in "_".join(name.split()) if c.isprintable())
+        unseen = "" if "".join(name.split()).isprintable() else ", and without characters that cannot be seen"
         raise MechanismError(
-            f"A name must be one line without spaces at its ends, got {name!r} for the {kind}; perhaps "
-            f"{'_'.join(name.split()) or 'part'!r}."
+            f"A name must be one line without spaces at its ends{unseen}, got {name!r} for the {kind}; perhaps "
+            f"{visible or 'part'!r}."
         )
 
 

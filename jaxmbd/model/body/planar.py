@@ -18,7 +18,7 @@ from jaxmbd.model.body.checks import (
     stacked,
 )
 from jaxmbd.space.planar import PLANAR, Frame
-from jaxmbd.space.solid import Solid, mass_properties
+from jaxmbd.space.solid import Solid, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace
 
 
@@ -26,12 +26,12 @@ class Marker(AbstractMarker):
     """A frame fixed on a body.
 
     **Arguments:** `body`, the body's name; `position` `[m]` and `angle` `[rad]` in the body's frame, whose
-    origin is the centre of mass. Usually made by `body.at(x, y, angle)`.
+    origin is the centre of mass, and where a marker is by default. Usually made by `body.at(x, y, angle)`.
     """
 
     space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
-    position: Float[Array, "2"] = eqx.field(converter=as_float)
+    position: Float[Array, "2"] = eqx.field(converter=as_float, default=(0.0, 0.0))
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
@@ -97,7 +97,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
     requires joint coordinates. So does a massless link between two joints, whose mass and inertia are both zero.
 
     **Raises:** `MechanismError` if the mass is not positive (nor zero without inertia), the inertia negative, or one of
-    them not finite.
+    them not finite. Inside `jit`, where values are not known, such numbers become NaN, and analyses with them fail.
 
         >>> crank = pl.Body("crank", mass=0.2, inertia=2e-4)
         >>> crank.at(-0.05, 0).body
@@ -113,8 +113,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
     def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
         self.name = name
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
-        self.mass, self.pose = as_float(weight), as_float(pose)
-        self.inertia = as_float(tensor[2, 2] if isinstance(mass, Solid) else tensor)
+        given = as_float(tensor[2, 2] if isinstance(mass, Solid) else tensor)
+        self.inertia, self.pose = positive_or_nan(given, given), as_float(pose)
+        self.mass = positive_or_nan(weight, given)
 
     def __check_init__(self) -> None:
         check_name("body", self.name)

@@ -21,7 +21,7 @@ from jaxmbd.model.body.checks import (
     stacked,
 )
 from jaxmbd.space import rotation as rot
-from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
+from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL, SpatialFrame
 
@@ -32,13 +32,13 @@ class Marker(AbstractMarker):
     """A frame fixed on a body.
 
     **Arguments:** `body`, the body's name; `position (3,)` `[m]` and `rotation (4,)` (Euler parameters, scalar first,
-    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass. Usually made by
-    `body.at(x, y, z, axis=...)`.
+    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass; a marker is there
+    by default. Usually made by `body.at(x, y, z, axis=...)`.
     """
 
     space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
-    position: Float[Array, "3"] = eqx.field(converter=as_float)
+    position: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
     rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_IDENTITY)
 
     def __check_init__(self) -> None:
@@ -152,7 +152,8 @@ class Body(AbstractMarkerOwner, AbstractBody):
     def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
         self.name = name
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
-        self.mass, self.inertia, self.pose = as_float(weight), inertia_matrix(tensor), _as_pose(pose)
+        self.inertia, self.pose = inertia_matrix(tensor), _as_pose(pose)
+        self.mass = positive_or_nan(weight, self.inertia)
 
     def __check_init__(self) -> None:
         check_name("body", self.name)

@@ -17,6 +17,7 @@ from jaxmbd.arrays import Function, Number, Point, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_callable, check_finite, check_name, check_shape
+from jaxmbd.model.body.names import Name
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.user_functions import user_array
 
@@ -25,7 +26,7 @@ class AbstractForce(eqx.Module):
     """A law for the wrench at each of its markers, in world axes: `(fx, fy, moment)` in the plane,
     `(fx, fy, fz, mx, my, mz)` in space [N, N m]."""
 
-    name: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
 
     @property
     @abc.abstractmethod
@@ -57,8 +58,8 @@ def pair(force: Point, moment: Any = 0.0) -> Float[Array, "2 efforts"]:
 class AbstractJointForce(eqx.Module):
     """A force or torque along a joint coordinate, referred to by name."""
 
-    name: eqx.AbstractVar[str]
-    coordinate: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
+    coordinate: eqx.AbstractVar[Name]
 
     @abc.abstractmethod
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
@@ -99,7 +100,7 @@ class Gravity(eqx.Module):
         >>> moon, sideways = pl.Gravity(1.62), pl.Gravity((9.81, 0.0))
     """
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     acceleration: Float[Array, "*dim"]
 
     def __init__(self, acceleration: Number | Sequence[Number] = 9.81, name: str = "gravity") -> None:
@@ -131,7 +132,7 @@ class GeneralizedForce(eqx.Module):
     With joint coordinates it acts in the joints, as described for `GlobalConstraint`.
     """
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     function: Function
     parameters: Any = None
 

@@ -6,7 +6,7 @@ that can be part of the spanning tree also defines its coordinates and its acros
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_markers
+from jaxmbd.model.body.checks import check_fields, check_markers
+from jaxmbd.model.body.names import Name
 from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace
 
 
@@ -32,7 +33,7 @@ class AbstractJoint(eqx.Module):
     "lambda", the multiplier has no such meaning. `plane_loads`: the same in the plane, for a joint of both spaces.
     """
 
-    name: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
     coordinate_names: ClassVar[tuple[str, ...]] = ()
     coordinate_units: ClassVar[tuple[str, ...]] = ()
     unwrapped: ClassVar[tuple[str, ...]] = ()
@@ -47,6 +48,20 @@ class AbstractJoint(eqx.Module):
     @abc.abstractmethod
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         """`Φ(q, t)` of this joint, zero if it is assembled."""
+
+
+class AbstractSidedJoint(AbstractJoint):
+    """A joint whose residual is also zero where the joint is not assembled: on the other side.
+
+    A unit vector that is held along an axis by two smooth rows is as well held against it, since such rows have at
+    least two zeros on the sphere; a frame that is aligned with another has more. So a hinge whose axes point against
+    each other has no residual, and no angle either. Assembly searches on the right side, and accepts no other one.
+    """
+
+    @abc.abstractmethod
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        """A number in [−1, 1], such as the cosine of an angle: 1 where the joint is assembled, and zero or less at all
+        other zeros of `residual`."""
 
 
 class AbstractJointWithCoordinates(AbstractJoint):
@@ -70,6 +85,25 @@ class AbstractPair(AbstractJoint):
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
+
+
+class AbstractGearedJoint(AbstractJointWithCoordinates):
+    """A joint with one coordinate `c`, on which a motor may act through a gear.
+
+    `armature` a: the inertia of the motor's rotor reflected to the joint, the gear ratio squared times its moment of
+    inertia `[kg m²]` (for a displacement: its effective mass `[kg]`), or None. It adds `½ a ċ²` to the kinetic energy.
+    The rotor turns fast about one axis, so that its gyroscopic moments are left out, and its mass is the body's that
+    carries it.
+
+    Source: Featherstone, *Rigid Body Dynamics Algorithms* (2008), §9.6.
+    """
+
+    armature: eqx.AbstractVar[Scalar | None]
+
+    def __check_init__(self) -> None:
+        if self.armature is not None:
+            unit = "kg m²" if self.coordinate_units == ("rad",) else "kg"
+            check_fields(f"{type(self).__name__} {self.name!r}", self, zero=True, armature=unit)
 
 
 class AbstractNonholonomic(AbstractJoint):
@@ -134,6 +168,11 @@ class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinate
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
         return self.motion(frames)
+
+
+def has_armature(joint: Any) -> TypeGuard[AbstractGearedJoint]:
+    """True for a joint with an armature, known or traced."""
+    return isinstance(joint, AbstractGearedJoint) and joint.armature is not None
 
 
 @trace_once

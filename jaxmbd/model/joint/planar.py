@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_finite
-from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractPair
+from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractGearedJoint, AbstractPair
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import dot
@@ -22,15 +22,18 @@ class AbstractPlanarTreeJoint(AbstractCoordinateTreeJoint):
     space: ClassVar[AbstractSpace | None] = PLANAR
 
 
-class Revolute(AbstractPlanarTreeJoint):
+class Revolute(AbstractGearedJoint, AbstractPlanarTreeJoint):
     """A revolute joint (pin): the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
 
     Its coordinate `angle` [rad] is the angle of the second marker relative to the first, including whole turns.
+
+    **Arguments:** `armature` `[kg m²]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
@@ -50,16 +53,19 @@ class Revolute(AbstractPlanarTreeJoint):
         return jnp.append(jnp.zeros(2, w.dtype), w)
 
 
-class Prismatic(AbstractPlanarTreeJoint):
+class Prismatic(AbstractGearedJoint, AbstractPlanarTreeJoint):
     """A prismatic joint (slider) along the first marker's x axis, without rotation (2 rows).
 
     `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
     `u_A · (p_B − p_A)`.
+
+    **Arguments:** `armature` `[kg]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fn", "-M")

@@ -26,7 +26,8 @@ from jaxmbd.model.body.checks import (
     check_shape,
     checked_names,
 )
-from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
+from jaxmbd.model.body.names import Name
+from jaxmbd.model.joint.joint import AbstractPair, AbstractSidedJoint, AbstractTreeJoint, no_rows
 from jaxmbd.space.space import VECTOR, AbstractChart
 from jaxmbd.space.vectors import dot
 
@@ -99,7 +100,7 @@ class PointConstraint(AbstractPair):
         return rows if len(constrained) == rows.shape[0] else jnp.stack([rows[i] for i in constrained])
 
 
-class FixedConstraint(AbstractPair):
+class FixedConstraint(AbstractPair, AbstractSidedJoint):
     """The markers' frames coincide, with rows along the first marker's axes (6 rows; 3 in the plane).
 
     `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
@@ -115,8 +116,12 @@ class FixedConstraint(AbstractPair):
         a, b = frames
         return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
 
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        a, b = frames
+        return a.likeness(b)
 
-class Weld(AbstractTreeJoint):
+
+class Weld(AbstractTreeJoint, AbstractSidedJoint):
     """The markers' frames coincide, with rows along world axes (6 rows; 3 in the plane).
 
     `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
@@ -131,6 +136,10 @@ class Weld(AbstractTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.position - b.position, a.misalignment(b))
+
+    def side(self, frames: Sequence[Any]) -> Scalar:
+        a, b = frames
+        return a.likeness(b)
 
     @property
     def chart(self) -> AbstractChart:
@@ -197,12 +206,16 @@ class FreeMotion(AbstractTreeJoint):
         return self.b.space.pose(frames[1])
 
 
+def _terms(names: Any) -> tuple[str, ...]:
+    return checked_names("Tendon: coordinates", names, "A.angle")
+
+
 class AbstractCoupling(eqx.Module):
     """A constraint between two joint coordinates, referred to by name: `Φ(a, b) = 0` (1 row)."""
 
-    name: eqx.AbstractVar[str]
-    a: eqx.AbstractVar[str]
-    b: eqx.AbstractVar[str]
+    name: eqx.AbstractVar[Name]
+    a: eqx.AbstractVar[Name]
+    b: eqx.AbstractVar[Name]
 
     @abc.abstractmethod
     def couple(self, a: Scalar, b: Scalar) -> Scalar:
@@ -252,9 +265,34 @@ class RackAndPinion(AbstractCoupling):
         return b - self.radius * a - self.offset
 
 
+class Tendon(eqx.Module):
+    """A cable over pulleys on joints, a coordinate for others to act on: its `length` is `l = Σ r_k c_k` (no rows).
+
+    Springs, motors, stops, drivers, gears and sensors refer to it as `"tendon.length"`, like to a joint's coordinate.
+
+    **Arguments:** `coordinates` c_k, such as `("knee.angle", "hip.angle")`; `ratios` r_k, the pulleys' radii `[m]` with
+    the sign of the winding (1 for a displacement). Angles include whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True, converter=_terms)
+    ratios: Float[Array, " k"] = eqx.field(converter=as_float)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("length",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
+
+    def __check_init__(self) -> None:
+        if not self.coordinates:
+            raise MechanismError(f"Tendon {self.name!r}: coordinates must name at least one, such as ('A.angle',).")
+        for coordinate in self.coordinates:
+            check_coordinate("Tendon", self.name, coordinate)
+        check_finite(f"Tendon {self.name!r}", "ratios", self.ratios, (len(self.coordinates),))
+
+
 def _check(part: Any, *fields: str) -> None:
     kind = type(part).__name__
     check_coordinate(kind, part.name, part.a)
     check_coordinate(kind, part.name, part.b)
+    if part.a == part.b:
+        raise MechanismError(f"{kind} {part.name!r} couples {part.a!r} with itself; name two different coordinates.")
     for field in fields:
         check_finite(f"{kind} {part.name!r}", field, getattr(part, field))

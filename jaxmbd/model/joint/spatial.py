@@ -17,8 +17,10 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_number, check_shape
 from jaxmbd.model.joint.joint import (
     AbstractCoordinateTreeJoint,
+    AbstractGearedJoint,
     AbstractJointWithCoordinates,
     AbstractPair,
+    AbstractSidedJoint,
     AbstractTreeJoint,
 )
 from jaxmbd.space.rotation import from_matrix, matrix
@@ -77,15 +79,18 @@ class Spherical(AbstractSpatialPair, AbstractTreeJoint):
         return from_matrix(times(a.rotation.T, b.rotation))
 
 
-class Revolute(AbstractSpatialTreeJoint):
+class Revolute(AbstractGearedJoint, AbstractSpatialTreeJoint, AbstractSidedJoint):
     """A revolute joint (hinge) about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
 
     Its coordinate `angle` [rad] is the angle of the second marker relative to the first, including whole turns.
+
+    **Arguments:** `armature` `[kg m²]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
@@ -94,6 +99,10 @@ class Revolute(AbstractSpatialTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
         return jnp.append(a.position - b.position, across(a, b.z))
+
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        a, b = frames
+        return dot(a.z, b.z)
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         return jnp.stack([angle_about_z(*frames)])
@@ -105,15 +114,18 @@ class Revolute(AbstractSpatialTreeJoint):
         return jnp.append(jnp.zeros(5, w.dtype), w)
 
 
-class Prismatic(AbstractSpatialTreeJoint):
+class Prismatic(AbstractGearedJoint, AbstractSpatialTreeJoint, AbstractSidedJoint):
     """A prismatic joint (slider) along the markers' common z axis, without rotation (5 rows).
 
     `x_A · d = y_A · d = 0` and `y_A · z_B = z_A · x_B = x_A · y_B = 0`. Its coordinate `displacement` [m] is `z_A · d`.
+
+    **Arguments:** `armature` `[kg]`, the inertia of a geared motor's rotor along the coordinate (default: none).
     """
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    armature: Scalar | None = eqx.field(converter=as_float, default=None)
     coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "Mx", "My", "Mz")
@@ -121,6 +133,10 @@ class Prismatic(AbstractSpatialTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
         return jnp.append(across(a, b.position - a.position), a.misalignment(b))
+
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        a, b = frames
+        return a.likeness(b)
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -133,7 +149,7 @@ class Prismatic(AbstractSpatialTreeJoint):
         return jnp.append(_along_z(w[0]), jnp.zeros(3, w.dtype))
 
 
-class Cylindrical(AbstractSpatialTreeJoint):
+class Cylindrical(AbstractSpatialTreeJoint, AbstractSidedJoint):
     """A cylindrical joint (rotation and translation) along the markers' common z axis: `x_A, y_A ⊥ d, z_B` (4 rows).
 
     Coordinates: `displacement` [m] and `angle` [rad], including whole turns.
@@ -151,6 +167,10 @@ class Cylindrical(AbstractSpatialTreeJoint):
         a, b = frames
         return jnp.append(across(a, b.position - a.position), across(a, b.z))
 
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        a, b = frames
+        return dot(a.z, b.z)
+
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
         return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
@@ -162,7 +182,7 @@ class Cylindrical(AbstractSpatialTreeJoint):
         return jnp.append(_along_z(w[0]), _along_z(w[1]))
 
 
-class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates):
+class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates, AbstractSidedJoint):
     """A screw along the markers' common z axis: the rows of a cylindrical joint, and `z_A · d − p φ / 2π = 0` (5 rows).
 
     **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
@@ -192,6 +212,10 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates
         advance = displacement - self.lead / (2 * jnp.pi) * angle
         return jnp.concatenate([across(a, b.position - a.position), across(a, b.z), advance[None]])
 
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        a, b = frames
+        return dot(a.z, b.z)
+
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
         displacement = dot(a.z, b.position - a.position)
@@ -219,7 +243,7 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates
         return self.motion(frames)[1:]
 
 
-class Planar(AbstractSpatialTreeJoint):
+class Planar(AbstractSpatialTreeJoint, AbstractSidedJoint):
     """A planar joint: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
 
     Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], including whole turns.
@@ -236,6 +260,10 @@ class Planar(AbstractSpatialTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
         return jnp.append(across(a, b.z), dot(a.z, b.position - a.position))
+
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        a, b = frames
+        return dot(a.z, b.z)
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames

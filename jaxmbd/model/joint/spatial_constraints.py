@@ -13,6 +13,7 @@ from jaxmbd.model.body.checks import check_number, check_shape
 from jaxmbd.model.joint.joint import (
     AbstractJointWithCoordinates,
     AbstractNonholonomic,
+    AbstractSidedJoint,
 )
 from jaxmbd.model.joint.spatial import AbstractSpatialPair, across
 from jaxmbd.space.spatial import SpatialFrame as Frame
@@ -65,7 +66,7 @@ class PointOnPlane(AbstractSpatialPair, AbstractJointWithCoordinates):
 
 
 class ParallelAxes(AbstractSpatialPair):
-    """The markers' z axes are parallel: `x_A · z_B = y_A · z_B = 0` (2 rows)."""
+    """The markers' z axes are parallel, in the same or in opposite directions: `x_A · z_B = y_A · z_B = 0` (2 rows)."""
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
@@ -90,7 +91,10 @@ class PerpendicularAxes(AbstractSpatialPair):
         return jnp.stack([dot(a.z, b.z)])
 
 
-class ConstantVelocity(AbstractSpatialPair):
+_FOLDED = 1e-6  # `1 + z_A · z_B` below which shafts are folded back onto each other
+
+
+class ConstantVelocity(AbstractSpatialPair, AbstractSidedJoint):
     """A constant-velocity (Rzeppa) joint of two shafts along the markers' z axes: `p_A − p_B = 0`,
     `y_A · x_B − x_A · y_B = 0` (4 rows).
 
@@ -105,6 +109,12 @@ class ConstantVelocity(AbstractSpatialPair):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
         return jnp.append(a.position - b.position, dot(a.y, b.x) - dot(a.x, b.y))
+
+    def side(self, frames: Sequence[Frame]) -> Scalar:
+        """The cosine of the rotation about the shafts, `(x_A · x_B + y_A · y_B) / (1 + z_A · z_B)`: −1 where they are
+        half a turn apart. It has no value where one shaft is folded back onto the other, and neither has the joint."""
+        a, b = frames
+        return (dot(a.x, b.x) + dot(a.y, b.y)) / jnp.maximum(1 + dot(a.z, b.z), _FOLDED)
 
 
 class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):

@@ -11,6 +11,7 @@ from jaxmbd.arrays import Function, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_callable, check_markers, check_name
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, no_rows
 from jaxmbd.user_functions import user_array
 
@@ -87,7 +88,7 @@ class GlobalConstraint(eqx.Module):
     turn, as forces along those that slide, through the second marker. They are no part of the reactions of joints.
     """
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     function: Function
     parameters: Any = None
 

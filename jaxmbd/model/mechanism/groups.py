@@ -1,5 +1,6 @@
 """Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,31 +11,27 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import combined
-from jaxmbd.model.body.body import GROUND, AbstractMarker
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
-from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.names import UNNAMED, name_fields
 from jaxmbd.model.mechanism.named_coordinates import bind_turn_counts, turn_coordinates
-
-_PARTS = (AbstractMarker, AbstractJoint, AbstractForce, AbstractJointForce)  # of the library or of a user
-_NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 def unnamed(part: Any) -> Any:
     """A copy of a part without its names, which would prevent equal parts from being stacked.
 
-    Parts of a user's own classes are treated as those of the library; a user's other modules, the parameters of a law,
-    are left as they are.
+    Parts of a user's own classes are treated as those of the library: names are what their abstract classes declare as
+    such. What has no names, such as the parameters of a law, is left as it is.
     """
-    if isinstance(part, tuple):
+    if type(part) is tuple:  # of markers, say; a named tuple is a type of the user's
         return tuple(unnamed(item) for item in part)
-    ours = isinstance(part, eqx.Module) and type(part).__module__.startswith("jaxmbd.")
-    if not ours and not isinstance(part, _PARTS):
+    names = name_fields(type(part))
+    if not names:
         return part
     copy = object.__new__(type(part))
-    for field in part.__dataclass_fields__:
-        value = getattr(part, field)
-        is_name = field in _NAMES and isinstance(value, str)
-        object.__setattr__(copy, field, "" if is_name else unnamed(value))
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        is_name = field.name in names and isinstance(value, str)
+        object.__setattr__(copy, field.name, UNNAMED if is_name else unnamed(value))
     return copy
 
 
@@ -87,7 +84,7 @@ def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
     for key, members in members_by_key.items():
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
-        bodies = tuple(tuple(body_index[m.body] for m in getattr(parts[p], "markers", ())) for p in positions)
+        bodies = tuple(tuple(body_index[m.body] for m in parts[p].markers) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
         groups.append(PartGroup(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)

@@ -4,6 +4,8 @@ Its topology is static, and every number in it is an array leaf, so that `equino
 to all of them without retracing.
 """
 
+import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -17,19 +19,20 @@ from jaxmbd.model.body.checks import check_flags, check_instance, checked_items,
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
-from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion
+from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.named_coordinates import (
+    AnyCoordinate,
     Coordinate,
     CouplingConstraint,
     GeneralizedSpeeds,
     PositionDriverConstraint,
     SpeedDriverConstraint,
+    TendonLength,
 )
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
     check_ground,
-    check_inertias,
     check_laws,
     check_moving,
     check_parts,
@@ -42,14 +45,14 @@ from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
 
-Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
+Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 
 _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "bodies": (AbstractBody,),
-    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint),
+    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint, Tendon),
     "forces": (AbstractForce, AbstractJointForce, Gravity, GeneralizedForce),
     "drivers": (Driver,),
     "sensors": (AbstractSensor, Measure, Scaled),
@@ -114,7 +117,6 @@ class Mechanism(eqx.Module):
 
     def __check_init__(self) -> None:
         check_laws(self)
-        check_inertias(self)
         check_moving(self)
         if not self.floating:
             check_ground(self)
@@ -148,32 +150,86 @@ class Mechanism(eqx.Module):
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
-    def with_parts(
-        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
-    ) -> "Mechanism":
-        """The same mechanism, in the same coordinates, with other forces or drivers.
+    def with_parts(self, parts: Iterable[Any]) -> "Mechanism":
+        """The same mechanism with more parts: bodies, joints, forces, drivers and sensors, in any order.
 
-        The spanning tree is unchanged. (`Mechanism(...)` might choose another one, since the choice depends on the
-        joints that forces and drivers refer to.)
+        The joints of the spanning tree stay in the tree, so that the coordinates are the same, with those of new bodies
+        beside them. (`Mechanism(...)` might choose another one, since the choice depends on the joints that forces and
+        drivers refer to.)
+
+        **Raises:** `MechanismError` in the same cases as `Mechanism(...)`, and for a part whose name exists.
+
+            >>> pendulum = mbd.examples.get("pendulum").mechanism
+            >>> sprung = pendulum.with_parts([pl.JointSpringDamper("spring", "O.angle", 20.0)])
+            >>> [force.name for force in sprung.forces]
+            ['gravity', 'spring']
+        """
+        new = _parts("parts", parts)
+        existing = {part.name: part for part in self.parts()}
+        for part in new:
+            if part.name in existing:
+                own = existing[part.name]
+                kind = next(kind for kind, types in _KINDS.items() if isinstance(own, types))
+                raise MechanismError(
+                    f"with_parts adds parts, and there is one named {part.name!r} already, a {type(own).__name__}: "
+                    f"give the new one a name of its own, or replace the {kind} by replacing({kind}=[...])."
+                )
+        each = {kind: tuple(p for p in new if isinstance(p, types)) for kind, types in _KINDS.items()}
+        return self._of({kind: (*getattr(self, kind), *parts) for kind, parts in each.items() if parts})
+
+    def replacing(
+        self,
+        bodies: Iterable[AbstractBody] | None = None,
+        joints: Iterable[Joint] | None = None,
+        forces: Iterable[AnyForce] | None = None,
+        drivers: Iterable[Driver] | None = None,
+        sensors: Iterable[Sensor] | None = None,
+    ) -> "Mechanism":
+        """The same mechanism with other parts in place of all its bodies, joints, forces, drivers or sensors.
+
+        `forces=[]` takes all forces away. What is not given stays as it is, the spanning tree as in `with_parts`.
 
         **Raises:** `MechanismError` in the same cases as `Mechanism(...)`.
+
+            >>> pendulum = mbd.examples.get("pendulum").mechanism
+            >>> on_the_moon = pendulum.replacing(forces=[pl.Gravity(1.62)])
         """
-        mechanism = self.replaced(
-            None if forces is None else _parts("forces", forces),
-            None if drivers is None else _parts("drivers", drivers),
-        )
-        check_parts(mechanism)
+        given = {"bodies": bodies, "joints": joints, "forces": forces, "drivers": drivers, "sensors": sensors}
+        return self._of({kind: _parts(kind, parts) for kind, parts in given.items() if parts is not None})
+
+    def _of(self, groups: dict[str, Any]) -> "Mechanism":
+        """The mechanism with other groups of parts, checked."""
+        if "bodies" not in groups and "joints" not in groups:
+            mechanism = self._copy(groups)
+            check_parts(mechanism)
+        else:
+            groups = {kind: getattr(self, kind) for kind in _KINDS} | groups
+            cuts = [name for name in self.cuts if any(joint.name == name for joint in groups["joints"])]
+            mechanism = Mechanism(**groups, floating=self.floating, coordinates=self.coordinates, cuts=cuts)
+            if self.coordinates == "joint":
+                tree = spanning(
+                    mechanism.bodies, mechanism.joints, named_joints(mechanism), cuts, first=self.tree.joints
+                )
+                mechanism = mechanism._copy({"tree": tree})
+            if self.speeds is not None:
+                self.speeds.check(len(mechanism.tree.coordinates), len(mechanism.tree.speeds))
+                mechanism = mechanism._copy({"speeds": self.speeds})
         mechanism.__check_init__()
         return mechanism
+
+    def _copy(self, fields: dict[str, Any]) -> "Mechanism":
+        """A copy with other fields, unchecked."""
+        copy = object.__new__(Mechanism)
+        for field in dataclasses.fields(self):
+            object.__setattr__(copy, field.name, fields.get(field.name, getattr(self, field.name)))
+        return copy
 
     def replaced(
         self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
     ) -> "Mechanism":
-        """`with_parts` without its checks, for analyses that add parts of their own or remove some."""
-        old = self.forces, self.drivers
-        new = (parts if other is None else tuple(other) for parts, other in zip(old, (forces, drivers), strict=True))
-        is_old = lambda x: any(x is parts for parts in old)  # noqa: E731
-        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(new), is_leaf=is_old)
+        """`replacing` without its checks, for analyses that add parts of their own or remove some."""
+        given = {"forces": forces, "drivers": drivers}
+        return self._copy({kind: tuple(parts) for kind, parts in given.items() if parts is not None})
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
@@ -274,12 +330,16 @@ class Mechanism(eqx.Module):
         each = zip(self.constraints(), self.constraint_sizes(), strict=True)
         return tuple((part.name, row) for part, size in each for row in range(size))
 
-    def coordinate(self, name: str) -> Coordinate:
-        """The coordinate written `"joint.angle"` or `"body.x"`."""
+    def coordinate(self, name: str) -> AnyCoordinate:
+        """The coordinate written `"joint.angle"`, `"body.x"` or `"tendon.length"`."""
         check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")
         for joint in self.joints:
-            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
+            if joint.name == owner and isinstance(joint, Tendon):
+                if component not in joint.coordinate_names:
+                    raise _no_coordinate("tendon", owner, component, joint.coordinate_names)
+                return self._length(joint)
+            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint | Tendon):
                 if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
                     raise _no_coordinate("joint", owner, component, joint.coordinate_names)
                 is_integrated = name in self.tree.coordinates
@@ -290,6 +350,14 @@ class Mechanism(eqx.Module):
                     raise _no_coordinate("body", owner, component, self.space.prescribable)
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
+
+    def _length(self, tendon: Tendon) -> TendonLength:
+        parts = []
+        for name in tendon.coordinates:
+            if any(isinstance(joint, Tendon) and joint.name == name.partition(".")[0] for joint in self.joints):
+                raise MechanismError(f"{name!r} is a tendon's length; a tendon runs over joints and bodies.")
+            parts.append(self.coordinate(name))
+        return TendonLength(f"{tendon.name}.length", tuple(parts), tendon.ratios)
 
 
 def _listed(parts: tuple[Any, ...]) -> str:
@@ -306,7 +374,8 @@ def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) 
 
 
 def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
-    result, types = checked_items(kind, parts, "a sequence of parts, such as [part]"), _KINDS[kind]
+    result = checked_items(kind, parts, "a sequence of parts, such as [part]")
+    types = _KINDS.get(kind, tuple(itertools.chain(*_KINDS.values())))
     for part in result:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)

@@ -1,7 +1,7 @@
 """Coordinates by name, with the drivers, couplings and forces bound to them; generalized speeds of a user's choice."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,9 +12,16 @@ from jaxmbd.arrays import Function, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_line, checked_names
+from jaxmbd.model.body.names import Name
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
+from jaxmbd.model.joint.joint import (
+    AbstractJoint,
+    AbstractJointWithCoordinates,
+    AbstractNonholonomic,
+    has_armature,
+    no_rows,
+)
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
@@ -29,7 +36,7 @@ class Coordinate(eqx.Module):
     derivatives are computed from the frames.
     """
 
-    name: str = eqx.field(static=True)
+    name: Name = eqx.field(static=True)
     joint: AbstractJointWithCoordinates | None
     markers: tuple[AbstractMarker, ...]
     index: int = eqx.field(static=True)
@@ -61,12 +68,64 @@ class Coordinate(eqx.Module):
         """The coordinate's unit, m or rad."""
         return (space.units if self.joint is None else self.joint.coordinate_units)[self.index]
 
+    @property
+    def in_q(self) -> tuple["Coordinate", ...]:
+        """The coordinate itself if its whole turns or its value must be taken from `q`."""
+        return (self,) if self.unwrapped or self.is_integrated else ()
+
+    def bound(self, near: Iterator[Scalar]) -> "Coordinate":
+        """The same coordinate by the next of the values for `in_q`."""
+        return self.by(next(near)) if self.in_q else self
+
+
+class TendonLength(eqx.Module):
+    """The length of a tendon, a sum of coordinates, with the interface of `Coordinate`."""
+
+    name: Name = eqx.field(static=True)
+    parts: tuple[Coordinate, ...]
+    ratios: Float[Array, " k"]
+    joint: ClassVar[None] = None
+    is_integrated: ClassVar[bool] = True  # whole turns of its parts are always those of `q`
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of all parts, one after the other."""
+        return tuple(marker for part in self.parts for marker in part.markers)
+
+    def value(self, frames: Sequence[Any]) -> Scalar:
+        """The tendon's length [m]."""
+        total, rest = jnp.zeros(()), list(frames)
+        for k, part in enumerate(self.parts):
+            own, rest = rest[: len(part.markers)], rest[len(part.markers) :]
+            total = total + self.ratios[k] * part.value(own)
+        return total
+
+    def by(self, near: Scalar) -> "TendonLength":
+        """The tendon itself: its length does not tell the whole turns of its parts."""
+        return self
+
+    def unit(self, space: AbstractSpace) -> str:
+        """m."""
+        return "m"
+
+    @property
+    def in_q(self) -> tuple[Coordinate, ...]:
+        """The parts whose whole turns or value must be taken from `q`."""
+        return tuple(own for part in self.parts for own in part.in_q)
+
+    def bound(self, near: Iterator[Scalar]) -> "TendonLength":
+        """The same length, with each part by its value among those for `in_q`."""
+        return TendonLength(self.name, tuple(part.bound(near) for part in self.parts), self.ratios)
+
+
+AnyCoordinate: TypeAlias = Coordinate | TendonLength
+
 
 class PositionDriverConstraint(AbstractJoint):
     """The constraint `c(q) − f(t) = 0` of a driver on the coordinate that it prescribes."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     driver: Driver
 
     @property
@@ -83,7 +142,7 @@ class SpeedDriverConstraint(AbstractNonholonomic):
     """The constraint `ċ − f(t) = 0` of a driver on the coordinate whose rate it prescribes."""
 
     name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    coordinate: AnyCoordinate
     driver: Driver
 
     @property
@@ -108,7 +167,7 @@ class CouplingConstraint(AbstractJoint):
     """The constraint of a coupling on the two coordinates that it names."""
 
     name: str = eqx.field(static=True)
-    coordinates: tuple[Coordinate, Coordinate]
+    coordinates: tuple[AnyCoordinate, AnyCoordinate]
     law: AbstractCoupling
 
     @property
@@ -124,8 +183,8 @@ class CouplingConstraint(AbstractJoint):
 class CoordinateForce(eqx.Module):
     """A force law bound to the joint coordinate that it acts along."""
 
-    name: str = eqx.field(static=True)
-    coordinate: Coordinate
+    name: Name = eqx.field(static=True)
+    coordinate: AnyCoordinate
     law: AbstractJointForce
 
     @property
@@ -134,13 +193,36 @@ class CoordinateForce(eqx.Module):
         return self.coordinate.markers
 
 
+class Armature(AbstractJoint):
+    """The armature of a joint bound to its coordinate `c`, which is its only row."""
+
+    name: str = eqx.field(static=True)
+    coordinate: AnyCoordinate
+    inertia: Scalar | None
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        return self.coordinate.value(frames)[None]
+
+
+def armatures_of(mechanism: Any) -> list[Armature]:
+    """The armatures of a mechanism's joints."""
+    return [
+        Armature(joint.name, mechanism.coordinate(f"{joint.name}.{joint.coordinate_names[0]}"), joint.armature)
+        for joint in mechanism.joints
+        if has_armature(joint)
+    ]
+
+
 def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
     """The coordinates of a part whose whole turns or value must be taken from `q`."""
     if isinstance(part, CouplingConstraint):
-        return tuple(c for c in part.coordinates if c.unwrapped or c.is_integrated)
-    if isinstance(part, CoordinateForce):
-        return (part.coordinate,) if part.coordinate.unwrapped or part.coordinate.is_integrated else ()
-    return (part.coordinate,) if isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated else ()
+        return tuple(own for coordinate in part.coordinates for own in coordinate.in_q)
+    is_driven = isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated
+    return part.coordinate.in_q if is_driven or isinstance(part, CoordinateForce) else ()
 
 
 def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
@@ -149,10 +231,10 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
         return part
     values = iter(near)
     if isinstance(part, CoordinateForce):
-        return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
+        return CoordinateForce(part.name, part.coordinate.bound(values), part.law)
     if isinstance(part, PositionDriverConstraint):
-        return PositionDriverConstraint(part.name, part.coordinate.by(next(values)), part.driver)
-    first, second = (c.by(next(values)) if c.unwrapped or c.is_integrated else c for c in part.coordinates)
+        return PositionDriverConstraint(part.name, part.coordinate.bound(values), part.driver)
+    first, second = (coordinate.bound(values) for coordinate in part.coordinates)
     return CouplingConstraint(part.name, (first, second), part.law)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractTreeJoint
-from jaxmbd.model.joint.shared import FreeMotion
+from jaxmbd.model.joint.shared import FreeMotion, Tendon
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Tree:
         return tuple(branch.joint for branch in self.branches if not branch.floating)
 
     def cut(self, joints: Iterable[Any]) -> list[Any]:
-        """The cut joints: those of `joints` that are not in the tree."""
+        """The cut joints: those of `joints` that are not in the tree, and constrain it."""
         in_tree = set(self.joints)
-        return [joint for joint in joints if joint.name not in in_tree]
+        return [joint for joint in joints if joint.name not in in_tree and not isinstance(joint, Tendon)]
 
 
 DirectedJoint = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, backward

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.names import NameUsedError, names_watched
 from jaxmbd.model.driver import Driver, check_continuous
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
-from jaxmbd.model.joint.shared import AbstractCoupling
+from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
+from jaxmbd.model.mechanism.law_shapes import laws_in_time, laws_of, marker_shapes
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
@@ -31,6 +33,7 @@ def check_parts(mechanism: Any) -> None:
 def check_laws(mechanism: Any) -> None:
     """Trace the laws of all parts on shapes only, including users' functions."""
     check_functions(mechanism)
+    check_names_unused(mechanism)
     check_scaled(mechanism)
     rows = sum(mechanism.constraint_sizes())
     check_slips(mechanism)
@@ -53,18 +56,6 @@ def check_names(mechanism: Any) -> None:
             )
         if sensor.name == "t":
             raise MechanismError("The name 't' is taken by the time; name the sensor otherwise.")
-
-
-def check_inertias(mechanism: Any) -> None:
-    """Raise if a mechanism in absolute coordinates has a body without inertia about some axis."""
-    for body in mechanism.bodies:
-        if mechanism.coordinates == "absolute" and body.lacks_inertia:
-            raise MechanismError(
-                f"Body {body.name!r} has no inertia about an axis of its own (a massless link, a point mass, or a thin "
-                "rod), and absolute coordinates divide by it. Take coordinates='joint', where the joints can give it "
-                "some, or give it a moment of inertia about that axis: where it can spin freely about it and does not, "
-                "any one will do."
-            )
 
 
 def check_moving(mechanism: Any) -> None:
@@ -125,7 +116,8 @@ def check_references(mechanism: Any) -> None:
             if marker.body not in bodies:
                 error = unknown("body", marker.body, sorted(bodies))
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
-        for name in _coordinates_of(part):
+        own = (f"{part.name}.length",) if isinstance(part, Tendon) else ()
+        for name in (*_coordinates_of(part), *own):
             try:
                 coordinate(name)
             except MechanismError as error:
@@ -136,6 +128,8 @@ def _coordinates_of(part: Any) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
         return (part.a, part.b)
+    if isinstance(part, Tendon):
+        return part.coordinates
     return (part.coordinate,) if isinstance(part, Driver | AbstractJointForce) else ()
 
 
@@ -149,22 +143,32 @@ def check_functions(mechanism: Any) -> None:
 
     Errors name the part here; after stacking, parts have no names.
     """
-    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    v = jax.ShapeDtypeStruct((mechanism.nv,), t.dtype)
     checked: set[Any] = set()
     for force in mechanism.forces:
         if not any(callable(getattr(force, field)) for field in force.__dataclass_fields__):
             continue
         kind = hashable_kind(force)
-        if kind in checked:
+        if kind not in checked:
+            checked.add(kind)
+            for law, arguments in laws_in_time(mechanism, force):
+                eqx.filter_eval_shape(getattr(force, law), *arguments)
+
+
+def check_names_unused(mechanism: Any) -> None:
+    """Raise if a law of a user's class depends on names, without which it is evaluated; once per type."""
+    checked: set[Any] = set()
+    for part in (*mechanism.joints, *mechanism.forces):
+        if type(part).__module__.startswith("jaxmbd.") or (kind := hashable_kind(part)) in checked:
             continue
         checked.add(kind)
-        if isinstance(force, AbstractForce):
-            eqx.filter_eval_shape(force.wrenches, t, *_marker_shapes(mechanism, force))
-        elif isinstance(force, GeneralizedForce):
-            eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
-        elif isinstance(force, AbstractJointForce):
-            eqx.filter_eval_shape(force.effort, t, t, t)
+        for law, arguments in laws_of(mechanism, part):
+            try:
+                with names_watched():
+                    eqx.filter_eval_shape(getattr(unnamed(part), law), *arguments)
+            except NameUsedError as error:
+                raise MechanismError(f"{_kind_name(part)} {part.name!r}: {error}") from None
+            except Exception:
+                continue
 
 
 def check_slips(mechanism: Any) -> None:
@@ -174,7 +178,7 @@ def check_slips(mechanism: Any) -> None:
     for joint in mechanism.joints:
         if isinstance(joint, NonholonomicConstraint) and (kind := hashable_kind(joint)) not in checked:
             checked.add(kind)
-            frames, rates = _marker_shapes(mechanism, joint)
+            frames, rates = marker_shapes(mechanism, joint)
             part, names = f"NonholonomicConstraint {joint.name!r}", ("t, frames, parameters", "rates")
             check_affine(part, joint.slip, (t, frames), rates, names)
 
@@ -246,7 +250,7 @@ def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
     if isinstance(part, GlobalConstraint):
         q = jax.ShapeDtypeStruct((mechanism.nq,), t.dtype)
         return eqx.filter_eval_shape(part.residual, t, q).shape[0]
-    frames, rates = _marker_shapes(mechanism, part)
+    frames, rates = marker_shapes(mechanism, part)
     try:
         return _count(unnamed(part), t, frames, rates)
     except MechanismError:  # repeated with the name, for the message
@@ -265,12 +269,4 @@ def count_position_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) 
     if not isinstance(part, AbstractNonholonomic):
         return count_rows(mechanism, part)
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    return eqx.filter_eval_shape(residual_of, unnamed(part), t, _marker_shapes(mechanism, part)[0]).shape[0]
-
-
-def _marker_shapes(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The shapes of the frames and rates of a part's markers."""
-    space, dtype = mechanism.space, jnp.result_type(float)
-    pose, speeds = (jax.ShapeDtypeStruct((n,), dtype) for n in (len(space.rest), len(space.speeds)))
-    frame, rate = eqx.filter_eval_shape(space.place, pose), eqx.filter_eval_shape(space.as_rate, speeds)
-    return (frame,) * len(part.markers), (rate,) * len(part.markers)
+    return eqx.filter_eval_shape(residual_of, unnamed(part), t, marker_shapes(mechanism, part)[0]).shape[0]

@@ -12,7 +12,7 @@ class Controls {
   // `shown`: what of the picture is shown; `changed`: to be called to draw it again.
   constructor(page, theme, clock, picture, shown, changed) {
     Object.assign(this, { page, clock, picture, shown, changed });
-    const ids = "header title motions time play slider clock speed loop names forces paths fit help keys".split(" ");
+    const ids = "header title motions remark time play slider clock speed loop names forces paths fit help keys".split(" ");
     this.element = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
     this.addHeader(theme);
     this.addTime();
@@ -22,10 +22,12 @@ class Controls {
   }
 
   addHeader(theme) {
-    const { header, title, motions } = this.element, { page } = this;
+    const { header, title, motions, remark } = this.element, { page } = this;
     title.textContent = page.title;
     title.hidden = !page.title;
-    header.hidden = title.hidden && page.motions.length === 1;
+    remark.textContent = page.remark;
+    remark.hidden = !page.remark;
+    header.hidden = title.hidden && remark.hidden && page.motions.length === 1;
     if (page.motions.length === 1) return;
     for (const motion of page.motions) {
       const button = child(motions, "button", "motion");

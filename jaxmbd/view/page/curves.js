@@ -1,16 +1,24 @@
 // Curves beside the picture, drawn by uPlot: a panel for each unit or name, with the values at the time that is shown.
 
+const AXIS_FONT = `11px ${FONT}`;
+
 class Curves {
   constructor(element, page, theme, clock) {
     Object.assign(this, { element, page, theme, clock });
+    const context = document.createElement("canvas").getContext("2d");
+    context.font = AXIS_FONT;
+    this.measure = (text) => context.measureText(text).width;
+    const times = page.panels.flatMap(({ curves }) => curves.flatMap(({ times }) => [times[0], times.at(-1)]));
+    this.span = [Math.min(...page.span, ...times), Math.max(...page.span, ...times)]; // a motion may have ended early
     element.hidden = page.panels.length === 0;
     this.panels = page.panels.map((panel) => this.panel(panel));
     new ResizeObserver(() => this.resize()).observe(element);
   }
 
-  panel({ title, curves }) {
+  panel({ title, offset, curves }) {
     const box = child(this.element, "div", "panel"), legend = child(box, "div", "legend"), plot = child(box, "div", "plot");
     child(legend, "b").textContent = title;
+    if (offset !== 0) child(legend, "span", "offset").textContent = `axis: ${withMinus(String(offset))} + …`;
     const readings = curves.map((curve) => {
       const entry = child(legend, "span"), swatch = child(entry, "i", "swatch");
       swatch.style.borderTopStyle = curve.dash % DASHES.length ? "dashed" : "solid";
@@ -18,7 +26,7 @@ class Curves {
       child(entry, "span").textContent = name && this.page.motions.length > 1 ? `${curve.label}, ${name} ` : `${curve.label} `;
       return { swatch, output: child(entry, "output") };
     });
-    return { title, curves, box, plot, readings };
+    return { title, offset, curves, box, plot, readings };
   }
 
   // Draw all anew, in the size of their boxes and the colours of the theme.
@@ -41,9 +49,9 @@ class Curves {
     return uPlot.join(tables); // where another curve alone has a time, this one goes on
   }
 
-  options({ curves, plot }) {
-    const { theme, page } = this, grid = { stroke: theme.pale, width: 1 };
-    const axis = { stroke: theme.grey, grid, ticks: { show: false }, font: `11px ${FONT}` };
+  options({ curves, plot, offset }) {
+    const { theme, page, span, measure } = this, below = labelWidth(span, measure), grid = { stroke: theme.pale, width: 1 };
+    const axis = { stroke: theme.grey, grid, ticks: { show: false }, font: AXIS_FONT };
     const values = (_, splits, axis, space, step) => splits.map((value) => written(value, step));
     const series = curves.flatMap((curve) => {
       const stroke = theme.of(curve.colour), show = page.motions[curve.motion].isVisible;
@@ -58,8 +66,12 @@ class Curves {
       legend: { show: false },
       cursor: { show: false },
       hooks: { draw: [() => this.show(this.clock.time)] }, // only now does uPlot know where a time is
-      scales: { x: { time: false, range: () => page.span }, y: { range: (_, low, high) => roomy(low, high) } },
-      axes: [{ ...axis, values, size: 26, gap: 2 }, { ...axis, values, size: 58, gap: 3 }],
+      padding: [8, Math.ceil(below / 2) + 2, 0, 0], // for halves of labels at the ends of the axes
+      scales: { x: { time: false, range: () => span }, y: { range: (_, low, high) => roomy(low, high, offset) } },
+      axes: [
+        { ...axis, values, size: 26, gap: 2, space: below + 18 },
+        { ...axis, values, size: (_, texts) => Math.max(widest(texts ?? [], measure) + 12, below / 2), gap: 5, space: 24 },
+      ],
       series: [{}, ...series],
     };
   }
@@ -78,31 +90,16 @@ class Curves {
   }
 
   show(t) {
-    for (const { chart, now, curves, readings } of this.panels) {
+    for (const { chart, now, curves, readings, offset } of this.panels) {
       if (!chart) continue;
       now.style.left = `${chart.valToPos(t, "x")}px`;
       curves.forEach(({ times, values }, i) => {
         const [k, share] = located(times, t);
         const value = share === 0 ? values[k] : between(values[k], values[k + 1], share);
-        readings[i].output.textContent = Number.isFinite(value) ? rounded(value) : "–";
+        readings[i].output.textContent = reading(value, offset);
       });
     }
   }
-}
-
-// The limits of an axis: some room above and below, and enough that constants do not show their rounding errors.
-function roomy(low, high) {
-  if (low === null || high === null) return [0, 1];
-  const least = 1e-6 * Math.max(Math.abs(low), Math.abs(high)) || 1, lacking = Math.max(least - (high - low), 0) / 2;
-  const room = 0.06 * Math.max(high - low, least) + lacking;
-  return [low - room, high + room];
-}
-
-// A number with four digits.
-function rounded(value) {
-  const size = Math.abs(value);
-  const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(3).replace("e+", "e") : value.toPrecision(4);
-  return text.replace(/^-/, "−");
 }
 
 function child(parent, tag, className = "") {

@@ -67,26 +67,26 @@ class Motion {
     this.moveTo(this.times[0]);
   }
 
-  // Go to a time [s]; the other methods answer for it.
+  // Go to a time [s]; the other methods answer for it. `poses`: of bodies, then of moving markers; -1 is the ground.
   moveTo(t) {
-    [this.frame, this.share] = located(this.times, t);
-    this.poses = this.bodies.map((_, body) => ({
-      position: this.row(this.positions, this.bodies.length, this.dimension, body),
-      rotation: rotation(this.row(this.turns, this.bodies.length, this.dimension === 2 ? 1 : 4, body)),
+    [this.moment, this.share] = located(this.times, t);
+    this.poses = Array.from({ length: this.frames }, (_, frame) => ({
+      position: this.row(this.positions, this.frames, this.dimension, frame),
+      rotation: rotation(this.row(this.turns, this.frames, this.dimension === 2 ? 1 : 4, frame)),
     }));
     this.poses[-1] = { position: Array(this.dimension).fill(0), rotation: identity(this.dimension) };
   }
 
   // Numbers of one of several things at the time.
   row(values, count, size, index) {
-    const start = (this.frame * count + index) * size, next = start + count * size;
+    const start = (this.moment * count + index) * size, next = start + count * size;
     return Array.from({ length: size }, (_, i) =>
       this.share === 0 ? values[start + i] : between(values[start + i], values[next + i], this.share));
   }
 
-  // The position of a place that is fixed on a body.
-  point({ body, offset }) {
-    const { position, rotation } = this.poses[body];
+  // The position of a place that is fixed in a frame.
+  point({ frame, offset }) {
+    const { position, rotation } = this.poses[frame];
     return plus(position, turned(rotation, offset));
   }
 
@@ -102,7 +102,7 @@ class Motion {
       const [shape, share] = located(piece.lengths, Math.hypot(...away));
       return { origin, axes: facing(away), shape, share };
     }
-    const axes = piece.isUpright ? identity(this.dimension) : this.poses[piece.start.body].rotation;
+    const axes = piece.isUpright ? identity(this.dimension) : this.poses[piece.start.frame].rotation;
     return { origin: this.point(piece.start), axes, shape: 0, share: 0 };
   }
 
@@ -127,6 +127,6 @@ class Motion {
   // The number of points of a path that have been passed.
   passed(trace) {
     const count = trace.points.length / this.dimension;
-    return Math.min(Math.round((this.frame + this.share) * trace.perFrame) + 1, count);
+    return Math.min(Math.round((this.moment + this.share) * trace.perFrame) + 1, count);
   }
 }

@@ -22,12 +22,14 @@ class Overlay {
     if (this.page.dimension === 3) this.drawAxes(picture);
   }
 
+  // Text that stays inside the picture.
   write(text, x, y, colour, style = "") {
     const { context } = this;
     Object.assign(context, { font: `${style} 12px ${FONT}`, lineWidth: 3, lineJoin: "round", strokeStyle: this.theme.paper });
-    context.strokeText(text, x, y);
+    const left = Math.max(Math.min(x, this.width - context.measureText(text).width - 3), 3);
+    context.strokeText(text, left, y);
     context.fillStyle = this.theme.of(colour);
-    context.fillText(text, x, y);
+    context.fillText(text, left, y);
   }
 
   drawNames(motion, picture) {
@@ -35,6 +37,7 @@ class Overlay {
     for (const label of motion.labels) {
       const [x, y] = picture.project(motion.point(label.start));
       const [right, up] = label.shift, [drop, style] = label.isBody ? [9, "italic"] : [0, ""];
+      if (x < 0 || x > this.width) continue; // the picture was moved
       this.write(label.text, x + unit * right, y - unit * up + drop, label.colour, style);
     }
   }
@@ -44,7 +47,9 @@ class Overlay {
     const tip = x + length * picture.pixelsPerMetre();
     const colour = this.page.reactionColour;
     drawArrow(this.context, [x, y], [tip, y], colour);
-    this.write(text, tip + 8, y + 4, this.theme.ink);
+    this.context.font = `12px ${FONT}`;
+    const measure = (some) => this.context.measureText(some).width;
+    lines(text, this.width - tip - 11, measure).forEach((line, k) => this.write(line, tip + 8, y + 4 + 16 * k, this.theme.ink));
   }
 
   drawAxes(picture) {

@@ -128,7 +128,8 @@ class Picture {
       const x = Math.round(this.x + k * step * this.scale) + 0.5;
       context.moveTo(x, 0);
       context.lineTo(x, this.height);
-      context.fillText(written(k * step, step), x + 3, this.height - 5);
+      const text = written(k * step, step);
+      if (x + 3 + context.measureText(text).width < this.width) context.fillText(text, x + 3, this.height - 5);
     }
     for (let k = Math.ceil((this.y - this.height) / this.scale / step); this.y - k * step * this.scale > 0; k++) {
       const y = Math.round(this.y - k * step * this.scale) + 0.5;

@@ -123,7 +123,7 @@ class Translator:
     def expand(self, equation: Any, function: Callable[..., Any], operands: list[int]) -> list[int]:
         """Trace a function that defines a primitive, and translate it in place."""
         name = equation.primitive.name
-        if name == "pure_callback" and self._is_branch:
+        if name in ("pure_callback", "ffi_call") and self._is_branch:  # both of an error
             return self.emit("stop", operands, len(equation.outvars))
         if name in self._within or "callback" in name or not _is_ours(equation.primitive):
             raise UnsupportedError(f"There is no rule for {name}.")

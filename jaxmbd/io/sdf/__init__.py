@@ -1,0 +1,1 @@
+"""SDF, the models and worlds of Gazebo."""

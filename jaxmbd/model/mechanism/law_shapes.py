@@ -1,0 +1,76 @@
+"""The laws of a part, and the shapes of what they take: enough to trace them before there are equations."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce
+from jaxmbd.model.joint.joint import (
+    AbstractJoint,
+    AbstractJointWithCoordinates,
+    AbstractNonholonomic,
+    AbstractTreeJoint,
+)
+from jaxmbd.model.joint.shared import AbstractCoupling
+from jaxmbd.model.joint.user import GlobalConstraint
+
+Shapes = tuple[Any, ...]
+
+
+def laws_in_time(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
+    """The methods of a part that the equations of motion call with the time, which comes first, and their arguments."""
+    t, q, v = _numbers(), _numbers(mechanism.nq), _numbers(mechanism.nv)
+    if isinstance(part, AbstractForce):
+        yield "wrenches", (t, *marker_shapes(mechanism, part))
+    elif isinstance(part, AbstractJointForce):
+        yield "effort", (t, t, t)
+    elif isinstance(part, GeneralizedForce):
+        yield "generalized", (t, q, v)
+    elif isinstance(part, GlobalConstraint):
+        yield "residual", (t, q)
+    elif isinstance(part, AbstractJoint):
+        frames, rates = marker_shapes(mechanism, part)
+        yield "residual", (t, frames)
+        if isinstance(part, AbstractNonholonomic):
+            yield "slip", (t, frames, rates)
+    elif isinstance(part, Driver):
+        yield "value", (t,)
+
+
+def laws_of(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
+    """The methods that are the law of a part, and their arguments."""
+    yield from laws_in_time(mechanism, part)
+    number = _numbers()
+    if isinstance(part, AbstractForce):
+        yield "potential", (number, marker_shapes(mechanism, part)[0])
+    if isinstance(part, AbstractJointForce):
+        yield "potential", (number,)
+    if isinstance(part, AbstractCoupling):
+        yield "couple", (number, number)
+    if isinstance(part, AbstractJointWithCoordinates):
+        yield "motion", (marker_shapes(mechanism, part)[0],)
+    if isinstance(part, AbstractTreeJoint):
+        c, w = _numbers(len(part.tree_coordinate_units)), _numbers(len(part.speeds))
+        yield "X_FM", (c,)
+        yield "across_joint_velocity", (c, w)
+
+
+def marker_shapes(mechanism: Any, part: Any) -> tuple[Shapes, Shapes]:
+    """The shapes of the frames and rates of a part's markers."""
+    space = mechanism.space
+    frame = eqx.filter_eval_shape(space.place, _numbers(len(space.rest)))
+    rate = eqx.filter_eval_shape(space.as_rate, _numbers(len(space.speeds)))
+    return (frame,) * len(part.markers), (rate,) * len(part.markers)
+
+
+def time_shape() -> jax.ShapeDtypeStruct:
+    """The shape of a time, and of any other number."""
+    return _numbers()
+
+
+def _numbers(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.result_type(float))

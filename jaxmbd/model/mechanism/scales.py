@@ -1,0 +1,169 @@
+"""The unit of length that suits a mechanism, and the scales of its constraint rows, coordinates and speeds.
+
+A threshold in metres, or a sum of metres and radians, treats a watch and a crane differently. Searches, ranks and
+closure tolerances therefore use numbers without units: lengths in terms of a unit that suits the mechanism, angles in
+radians. The unit is a power of ten, so that it is constant when dimensions change a little: nothing has a derivative
+with respect to it, and mechanisms of about a metre are measured in metres.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar, as_float, at_rows, is_concrete
+from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.force.force import AbstractForce
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import RackAndPinion, Rod
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+
+_LARGEST = 2.5  # a mechanism is at most so many units long, and at least a tenth of that
+_UNITS = 10.0 ** np.arange(-12, 13)  # [m]
+
+# A row whose residual has no declared unit: it may be a length or an angle. The stricter of the two scales is used.
+_UNKNOWN = 3
+_POWERS = {"m": 1, "m/s": 1, "rad": 0, "rad/s": 0, "1": 0, "m²": 2}
+_UNIT_OF_RESIDUAL = {"F": "m", "M": "rad", "T": "m²"}  # by the load that the row's multiplier stands for
+
+
+def row_units(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return the unit of the residual of each constraint row, "" where it is not known."""
+    units: list[str] = []
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        own = _part_units(mechanism, part)
+        units += own if len(own) == size else [""] * size
+    return tuple(units)
+
+
+def _part_units(mechanism: Mechanism, part: Any) -> list[str]:
+    if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
+        return [part.coordinate.unit(mechanism.space)]
+    if isinstance(part, CouplingConstraint):
+        return [part.coordinates[1].unit(mechanism.space)]
+    if not isinstance(part, AbstractJoint):
+        return []
+    loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
+    return [_UNIT_OF_RESIDUAL.get(load.removeprefix("-")[0], "") for load in loads]
+
+
+class Scales(eqx.Module):
+    """The unit of length of a mechanism `[m]`, and what it makes of rows, coordinates and speeds.
+
+    A residual, coordinate or speed divided by its scale is a number without a unit of length, which does not depend on
+    the size of the mechanism.
+    """
+
+    length: Scalar
+    row_powers: tuple[int, ...] = eqx.field(static=True)
+    coordinate_powers: tuple[int, ...] = eqx.field(static=True)
+    speed_powers: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.length = as_float(unit_of_length(mechanism))
+        self.row_powers = _powers_of(row_units(mechanism))
+        self.coordinate_powers = _powers_of(mechanism.coordinate_units)
+        self.speed_powers = tuple(_POWERS.get(unit, 0) for unit in mechanism.speed_units)
+
+    @property
+    def rows(self) -> Float[Array | np.ndarray, " m"]:
+        """The scale of each constraint row."""
+        return self._of(self.row_powers)
+
+    @property
+    def coordinates(self) -> Float[Array | np.ndarray, " nq"]:
+        """The scale of each coordinate."""
+        return self._of(self.coordinate_powers)
+
+    @property
+    def speeds(self) -> Float[Array | np.ndarray, " nv"]:
+        """The scale of each speed; one for speeds of a user's choice."""
+        return self._of(self.speed_powers)
+
+    def of(self, *units: str) -> Float[Array | np.ndarray, " k"]:
+        """The scales of quantities with these units."""
+        return self._of(_powers_of(units))
+
+    def jacobian(self, C: Float[Array, "m nv"]) -> Float[Array, "m nv"]:
+        """`C` without units: scaled speeds to scaled residuals. Ranks and singular values are those of this matrix."""
+        return C * self.speeds[None] / self.rows[:, None]
+
+    def _of(self, powers: tuple[int, ...]) -> Array | np.ndarray:
+        lib = np if is_concrete(self.length) else jnp  # NumPy compiles nothing
+        one = lib.ones_like(self.length)
+        values: Any = lib.stack([one, self.length, self.length**2, lib.minimum(self.length, one)])
+        return at_rows(values, np.asarray(powers, dtype=int)) if lib is jnp else values[np.asarray(powers, dtype=int)]
+
+
+def _powers_of(units: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(_POWERS.get(unit, _UNKNOWN) for unit in units)
+
+
+def unit_of_length(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
+    """Return the power of ten [m] in terms of which a mechanism has a size between 0.25 and 2.5; traceable.
+
+    It is one metre for a mechanism without any length: a single body, all of whose markers are at its centre.
+    """
+    size = size_of(mechanism)
+    lib = np if is_concrete(size) else jnp
+    unit = lib.min(lib.where(size <= _LARGEST * _UNITS, _UNITS, _UNITS[-1]))
+    return lib.where(size > 0, unit, 1.0).astype(size.dtype)
+
+
+def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
+    """Return the size of a mechanism [m], zero if it has none.
+
+    It is the largest of the extents of the joints' markers on each body and on the ground, of the extent of the bodies'
+    positions, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
+    forces' markers.
+    """
+    values = jax.lax.stop_gradient(eqx.filter(mechanism, eqx.is_array_like))
+    known = eqx.combine(values, mechanism)
+    lib = np if is_concrete(values) else jnp
+    joints = [joint for joint in known.joints if isinstance(joint, AbstractJoint)]
+    lengths = [lib.abs(lib.asarray(joint.length)) for joint in joints if isinstance(joint, Rod)]
+    lengths += [lib.abs(lib.asarray(part.radius)) for part in known.joints if isinstance(part, RackAndPinion)]
+    centres = [body.pose[: known.space.dim] for body in known.bodies]
+    lengths += [_extent(points, lib) for points in (*_points_on(known, joints).values(), centres)]
+    forces = [force for force in known.forces if isinstance(force, AbstractForce)]
+    size = lib.max(lib.stack(lengths))
+    if not forces:
+        return size
+    others = lib.stack([_extent(points, lib) for points in _points_on(known, forces).values()])
+    return lib.where(size > 0, size, lib.max(others))
+
+
+def _points_on(mechanism: Mechanism, parts: list[Any]) -> Mapping[str, list[Any]]:
+    """Return the positions of the fixed markers on each body, with its centre, and on the ground."""
+    points: dict[str, list[Any]] = {body.name: [np.zeros(mechanism.space.dim)] for body in mechanism.bodies}
+    for part in parts:
+        for marker in part.markers:
+            if _is_fixed(marker):
+                points.setdefault(marker.body, []).append(marker.position)
+    return points
+
+
+def _is_fixed(marker: AbstractMarker) -> bool:
+    return not isinstance(marker, AbstractMovingMarker)
+
+
+def _extent(points: list[Any], lib: Any) -> Any:
+    every = lib.stack([lib.asarray(point) for point in points])
+    return lib.sqrt(lib.sum((lib.max(every, axis=0) - lib.min(every, axis=0)) ** 2))
+
+
+def ground_centre(mechanism: Mechanism) -> Float[np.ndarray, " dim"]:
+    """Return the centre of the ground's markers, or of the bodies where the ground has none."""
+    on_ground = [
+        np.asarray(marker.position)
+        for joint in mechanism.with_reactions().values()
+        for marker in joint.markers
+        if marker.body == GROUND
+    ]
+    centres = [np.asarray(body.pose)[: mechanism.space.dim] for body in mechanism.bodies]
+    return np.stack(on_ground or centres).mean(axis=0)

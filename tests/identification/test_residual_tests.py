@@ -1,0 +1,169 @@
+"""Residuals that are not the noise they should be are said to be so; clean ones are not; intervals keep to ranges."""
+
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.identification import Bounded, Box, Parameter, Positive, Problem, Unbounded, fit_many
+from jaxmbd.identification._normal_equations import Block, Linearised
+from jaxmbd.identification._residual_tests import correlated_scores, correlations
+from tests.identification.swings import plain_pendulum
+
+TS = np.linspace(0.0, 4.0, 161)
+SIGMA, MASS, RHO = 5e-3, 1.3, 0.9
+CLEAN, COLOURED = 40, 24
+
+
+def angle(friction: float) -> np.ndarray:
+    mechanism = plain_pendulum(MASS, friction)
+    return np.asarray(mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}), TS)["O.angle"])
+
+
+def noise(seed: int, rho: float = 0.0, count: int = len(TS)) -> np.ndarray:
+    """White noise, or such with the correlation `rho` of neighbours."""
+    draws = SIGMA * np.random.default_rng(seed).normal(size=count)
+    x = draws.copy()
+    for k in range(1, len(x)):
+        x[k] = rho * x[k - 1] + np.sqrt(1 - rho**2) * draws[k]
+    return x
+
+
+def problem(data: np.ndarray, **options: Any) -> Problem:
+    """The mass of a pendulum, whose inertia about its centre and friction are known."""
+    experiment = mbd.Experiment(TS, {"O.angle": data}, start={"O.angle": 1.0}, sigma=SIGMA)
+    free = {"mass": Parameter(lambda m: m["bar"].mass, 1.0, Positive())}
+    return Problem(plain_pendulum(1.0, 0.02), experiment, free, **options)
+
+
+@cache
+def fits(clean: int, coloured: int) -> tuple[mbd.Fit, ...]:
+    """Of clean data, of coloured noise that nobody told of, of a motion with ten times the friction, and of data
+    without noise."""
+    right = angle(0.02)
+    data = [right + noise(seed) for seed in range(clean)]
+    data += [right + noise(seed, RHO) for seed in range(coloured)]
+    return fit_many([problem(x) for x in [*data, angle(0.2) + noise(0), right]], progress=False)
+
+
+def inside(result: mbd.Fit, **options: Any) -> bool:
+    lower, upper = result.interval(**options)["mass"]
+    return bool(lower < MASS < upper)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(CLEAN, marks=pytest.mark.slow)])
+def test_clean_residuals_raise_no_alarm(count: int) -> None:
+    """At most one in a hundred would: none of forty. Nor do data without noise: what is left are errors of motions."""
+    several = fits(count, COLOURED if count > 1 else 1)
+    for result in (*several[:count], several[-1]):
+        assert result.outcome == "converged"
+        assert result.warnings == result.remarks == ()
+        np.testing.assert_array_equal(result.uncertainty.widening, 1.0)  # pyright: ignore[reportOptionalMemberAccess]
+    assert several[-1].residual_tests == ()
+
+
+def test_coloured_noise_is_said() -> None:
+    result = fits(1, 1)[1]
+    assert result.uncertainty is not None
+    assert result.outcome == "converged"
+    (text,) = result.warnings
+    assert text.startswith("the residuals of O.angle (p = ")
+    factor = result.uncertainty.widening[0]
+    assert 1.5 < factor < 5.0
+    assert f"that of mass by about a factor of {factor:.2g}; either the noise is coloured" in text
+    assert text in str(result)
+    narrow, wide = (np.diff(np.log(result.interval(widened=widened)["mass"]))[0] for widened in (False, True))
+    assert wide / narrow == pytest.approx(factor, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_intervals_can_allow_for_coloured_noise() -> None:
+    """The standard errors are too small by the ratio of the scatter of the estimates to them, which is above 2."""
+    coloured = fits(CLEAN, COLOURED)[CLEAN : CLEAN + COLOURED]
+    scatter = np.std([float(one.parameters["mass"]) for one in coloured])
+    ratio = scatter / np.median([float((one.standard_errors or {})["mass"]) for one in coloured])
+    assert ratio > 2
+    known = [one.uncertainty for one in coloured]
+    widening = np.array([one.widening[0] for one in known if one is not None])
+    assert np.median(widening) == pytest.approx(ratio, rel=0.4)
+    assert sum(map(inside, coloured)) < 0.8 * COLOURED
+    assert sum(inside(one, widened=True) for one in coloured) >= 0.85 * COLOURED
+    assert all(len(one.warnings) == 1 for one in coloured)
+
+
+def test_what_a_model_lacks_is_said() -> None:
+    """Without most of its friction the mass of the pendulum is off by many of its errors."""
+    result = fits(1, 1)[-2]
+    error = float((result.standard_errors or {})["mass"])
+    assert abs(float(result.parameters["mass"]) - MASS) > 3 * error
+    correlated, large = result.remarks
+    assert "or the model lacks something that follows the motion, such as a friction" in correlated
+    (test,) = result.residual_tests
+    assert test.is_correlated
+    assert test.is_too_large
+    assert f"larger than the noise level sigma that was given: O.angle ({test.level:.2g} times)" in large
+    rms = np.sqrt(np.mean(result.residuals[0]["O.angle"] ** 2)) / SIGMA
+    assert test.level == pytest.approx(rms, rel=0.01)
+
+
+@pytest.mark.slow
+def test_noise_that_is_estimated_as_coloured_raises_no_alarm() -> None:
+    result = mbd.fit(problem(angle(0.02) + noise(CLEAN, RHO), noise="coloured"), progress=False)
+    assert result.remarks == ()
+    assert inside(result)
+
+
+def test_the_scatter_of_scores_is_that_of_a_matrix_of_correlations() -> None:
+    """`Jᵀ R J` with `R` written out; and the correlations of a long series with known ones."""
+    data = noise(0, RHO)
+    J, r = np.random.default_rng(0).normal(size=(1, len(TS), 3)), data[None, :, None] / SIGMA
+    block = Block(np.concatenate([J, r], axis=2), np.zeros((1, 0, 4)), None, 1, 1)  # one own unknown, two shared ones
+    rows = Linearised((block,), np.zeros((0, 3)))
+    J = J[:, :, [1, 2, 0]]
+    rho = correlations([r[0, :, 0]])
+    lags = np.abs(np.subtract.outer(np.arange(len(TS)), np.arange(len(TS))))
+    R = np.append(rho, np.zeros(len(TS)))[np.minimum(lags, len(rho))]
+    expected = J[0].T @ (R - np.eye(len(TS))) @ J[0]
+    np.testing.assert_allclose(correlated_scores(problem(data), rows, ["O.angle"]), expected, rtol=1e-9)
+    long = noise(1, RHO, 20_000)
+    found = correlations([long])
+    half = len(found) // 2
+    np.testing.assert_allclose(found[:half], RHO ** np.arange(half), atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("within", "value", "error", "ends"),
+    [
+        (Positive(), 0.01, 0.02, (0.01 * np.exp(-4.0), 0.01 * np.exp(4.0))),
+        (Bounded(0.0, 1.0), 0.9, 0.09, (1 / (1 + np.exp(2.0 - np.log(9.0))), 1 / (1 + np.exp(-2.0 - np.log(9.0))))),
+        (Box(0.0, 1.0), 0.9, 0.1, (0.7, 1.0)),
+        (Unbounded(), 0.01, 0.02, (-0.03, 0.05)),
+    ],
+)
+def test_an_interval_never_leaves_the_range(within: Any, value: float, error: float, ends: tuple[float, float]) -> None:
+    """Two standard errors on both sides, in the numbers of the search, whose error is `σ du/dp`."""
+    at, start = jnp.asarray(value), jnp.asarray(0.5)
+    found = [float(within.moved(at, jnp.asarray(side * 2 * error), start)) for side in (-1, 1)]
+    np.testing.assert_allclose(found, ends, rtol=1e-12)
+    unknown = [float(within.moved(at, jnp.asarray(side * np.inf), start)) for side in (-1, 1)]
+    ranges = {Positive: [0.0, np.inf], Unbounded: [-np.inf, np.inf]}
+    np.testing.assert_array_equal(unknown, ranges.get(type(within), [0.0, 1.0]))
+
+
+def test_the_interval_of_a_fit_keeps_to_the_range() -> None:
+    """The damping of a pendulum that has hardly any: its error is larger than itself."""
+    mechanism = plain_pendulum(MASS, 1e-5)
+    ts = TS[:41]
+    state = mbd.assemble(mechanism, {"O.angle": 1.0})
+    data = np.asarray(mbd.simulate(mechanism, state, ts)["O.angle"]) + noise(3)[:41]
+    experiment = mbd.Experiment(ts, {"O.angle": data}, start={"O.angle": 1.0}, sigma=SIGMA)
+    free = {"c": Parameter(lambda m: m["friction"].viscous, 1e-3, Positive())}
+    result = mbd.fit(mechanism, experiment, free, progress=False)
+    error, estimate = (float(x["c"]) for x in (result.standard_errors or {}, result.parameters))
+    assert error > estimate
+    lower, upper = result.interval()["c"]
+    width = 2.0210753903 * error / estimate  # of the t distribution with 40 degrees of freedom, at 97.5 %
+    np.testing.assert_allclose([lower, upper], [estimate * np.exp(-width), estimate * np.exp(width)], rtol=1e-8)
