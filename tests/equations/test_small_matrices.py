@@ -39,21 +39,23 @@ def test_condition_numbers(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5), (SMALL + 1, SMALL + 3), (0, 3)])
 def test_rank_in_a_batch(shape: tuple[int, int], rng: np.random.Generator) -> None:
-    """Also of nearly dependent rows, `1e-9`, and of dependent ones, in a batch and alone."""
-    ratios = [2.0, 1e9, 1e12]
+    """Also of rows with singular values a little above and below the threshold of 1e-7, and far below, in a batch and
+    alone."""
+    ratios = [2.0, 3e6, 3e7, 1e12]
     A = matrices(rng, shape, ratios)
-    expected = [int(np.sum(np.geomspace(1, 1 / ratio, min(shape)) > 1e-10)) for ratio in ratios]
+    expected = [int(np.sum(np.geomspace(1, 1 / ratio, min(shape)) > 1e-7)) for ratio in ratios]
+    assert shape[0] == 0 or expected[2] == expected[1] - 1 == min(shape) - 1
     np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A), expected)
     np.testing.assert_array_equal([rank_of(jnp.asarray(a)) for a in A], expected)
     np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A[:2]), expected[:2])
 
 
-@pytest.mark.parametrize("ratios", [[2.0, 100.0, 4e4], [2.0, 100.0, 1e7], [2.0, 100.0, 1e12]])
+@pytest.mark.parametrize("ratios", [[2.0, 100.0, 4e4], [2.0, 100.0, 3e6], [2.0, 100.0, 1e12]])
 @pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5)])
 def test_least_norm_in_a_batch(shape: tuple[int, int], ratios: list[float], rng: np.random.Generator) -> None:
     """Independent rows, and a batch in which one instance needs singular values."""
     A, b = matrices(rng, shape, ratios), rng.normal(size=(3, shape[0]))
-    expected = np.stack([np.linalg.pinv(a, rtol=1e-10) @ x for a, x in zip(A, b, strict=True)])
+    expected = np.stack([np.linalg.pinv(a, rtol=1e-7) @ x for a, x in zip(A, b, strict=True)])
     found = jax.jit(jax.vmap(least_norm))(A, b)
     for k, ratio in enumerate(ratios):
         np.testing.assert_allclose(found[k], expected[k], rtol=0, atol=2e-15 * ratio * np.abs(expected[k]).max())
@@ -72,7 +74,7 @@ def test_derivatives_of_least_norm_in_a_batch(rows: str, rng: np.random.Generato
         return jax.jacfwd(solve, (0, 1))(A, b), jax.jacrev(solve, (0, 1))(A, b), second(b)
 
     ours = jax.jit(jax.vmap(lambda A, b: derivatives(least_norm, A, b)))(A, b)
-    by_jax = jax.jit(jax.vmap(lambda A, b: derivatives(lambda A, b: jnp.linalg.pinv(A, rtol=1e-10) @ b, A, b)))(A, b)
+    by_jax = jax.jit(jax.vmap(lambda A, b: derivatives(lambda A, b: jnp.linalg.pinv(A, rtol=1e-7) @ b, A, b)))(A, b)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(by_jax), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9 * np.abs(other).max())
 

@@ -278,7 +278,7 @@ def test_steps_end_where_the_user_says() -> None:
     told = made.simulate([0.0, 0.1], stepsize_controller=controller)
     assert told.stats["num_steps"] == 10
     assert worst(told.q[-1] - made.simulate([0.0, 0.1]).q[-1]) < 1e-9
-    for dt0, words in ((-1e-3, "positive number of seconds, got -0.001"), (float("nan"), "got nan")):
+    for dt0, words in ((-1e-3, r"dt0 must be positive \[s\] and finite, got -0\.001"), (float("nan"), "got nan")):
         with pytest.raises(mbd.MechanismError, match=words):
             made.simulate([0.0, 0.1], dt0=dt0)
     with pytest.raises(mbd.MechanismError, match="goes without dt0"):

@@ -368,7 +368,7 @@ def _largest(residual: Array | np.ndarray | np.generic) -> Array | np.floating:
     return lib.max(lib.abs(residual), initial=0.0)  # pyright: ignore
 
 
-def _all_within(residual: Array | np.ndarray, limits: Any) -> Any:
+def _all_within(residual: Array | np.ndarray | np.generic, limits: Any) -> Any:
     """Return True if no residual exceeds its limit; False for NaN."""
     lib = np if is_concrete(residual, limits) else jnp
-    return lib.all(lib.abs(residual) <= limits)
+    return lib.all(lib.abs(lib.asarray(residual)) <= lib.asarray(limits))  # under `jit` known arrays of JAX are traced

@@ -81,11 +81,14 @@ def _metric(at: Configuration, rows: Array) -> tuple[AbstractInertia, Bool[Array
 
 
 def _lacks_inertia(masses: Float[Array, " bodies"], tensors: Array) -> Bool[Array, " bodies"]:
-    """Return True for each body without mass, or without a moment of inertia about some axis; False for NaN."""
+    """Return True for each body without mass, or without a moment of inertia about some axis; False for NaN.
+
+    Nothing takes the place of negative numbers, which no body has: speeds are NaN if `M` is not positive definite then.
+    """
     if tensors.ndim == 1:
-        return (masses <= 0) | (tensors <= 0)
+        return (masses == 0) | (tensors == 0)
     moments = jnp.linalg.eigvalsh(tensors)
-    return (masses <= 0) | (moments[:, 0] <= _THIN * moments[:, -1])
+    return (masses == 0) | (jnp.abs(moments[:, 0]) <= _THIN * moments[:, -1])
 
 
 def _is_regular(M: Float[Array, "nv nv"]) -> Bool[Array, ""]:

@@ -172,7 +172,7 @@ class StageSystem:
         self.s, self.nv = s, linear.M.shape[0]
         matrix = (linear.by_speed + linear.along / s).at[: self.nv].divide(s).at[: self.nv].add(linear.M)
         C = linear.by_speed[self.nv :]
-        right = jnp.concatenate([C.T, -linear.shift * jnp.eye(C.shape[0], dtype=C.dtype)])
+        right = jnp.concatenate([C.T, -jnp.diag(linear.shift)])
         self.factors = jax.scipy.linalg.lu_factor(jnp.concatenate([matrix, right.astype(matrix.dtype)], axis=1))
 
     def solve(self, residual: Num[Array, " rows"]) -> Num[Array, " rows"]:

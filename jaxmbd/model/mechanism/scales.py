@@ -94,9 +94,10 @@ class Scales(eqx.Module):
         return C * self.speeds[None] / self.rows[:, None]
 
     def _of(self, powers: tuple[int, ...]) -> Array | np.ndarray:
-        lib = np if is_concrete(self.length) else jnp  # NumPy compiles nothing
-        one = lib.ones_like(self.length)
-        values: Any = lib.stack([one, self.length, self.length**2, lib.minimum(self.length, one)])
+        lib = np if is_concrete(self.length) else jnp  # NumPy compiles nothing, and traces nothing under `jit`
+        length = lib.asarray(self.length)
+        one = lib.ones_like(length)
+        values: Any = lib.stack([one, length, length**2, lib.minimum(length, one)])
         return at_rows(values, np.asarray(powers, dtype=int)) if lib is jnp else values[np.asarray(powers, dtype=int)]
 
 
@@ -128,7 +129,7 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     joints = [joint for joint in known.joints if isinstance(joint, AbstractJoint)]
     lengths = [lib.abs(lib.asarray(joint.length)) for joint in joints if isinstance(joint, Rod)]
     lengths += [lib.abs(lib.asarray(part.radius)) for part in known.joints if isinstance(part, RackAndPinion)]
-    centres = [body.pose[: known.space.dim] for body in known.bodies]
+    centres = [lib.asarray(body.pose)[: known.space.dim] for body in known.bodies]
     lengths += [_extent(points, lib) for points in (*_points_on(known, joints).values(), centres)]
     forces = [force for force in known.forces if isinstance(force, AbstractForce)]
     size = lib.max(lib.stack(lengths))
