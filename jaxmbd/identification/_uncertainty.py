@@ -131,7 +131,7 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     residuals = [block.whole[..., -1] for block in minimum.linearised.stacks]
     tests = residual_tests(problem, residuals, minimum.readings, float(share.sum()))
     widening = np.ones(len(covariance))
-    if is_from_scatter := count >= ENOUGH and count > share[:shared].sum():
+    if is_from_scatter := count >= ENOUGH and count > float(share[:shared].sum()):
         covariance, freedom = _sandwich(J, r, experiment, shared, determined), float(count - 1)
     elif correlated := [test.channel for test in tests if test.is_correlated]:
         scores = correlated_scores(problem, minimum.linearised, correlated)

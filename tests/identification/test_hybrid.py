@@ -136,7 +136,9 @@ def test_wrong_starts_are_named() -> None:
     with pytest.raises(mbd.MechanismError, match=r"'break.law'.*Did you mean 'brake.law'"):
         problem.starting_at({"break.law": network()})
     with pytest.raises(mbd.MechanismError, match=r"'brake.law': start holds no numbers"):
-        ident.Problem(pendulum, swings(), free() | {"brake.law": Parameter(start=jnp.tanh)})
+        ident.Problem(pendulum, swings(), free() | {"brake.law": Parameter(start=eqx.nn.Lambda(jnp.tanh))})
+    with pytest.raises(mbd.MechanismError, match=r"Parameter: start must be a number, got a PjitFunction"):
+        Parameter(start=jnp.tanh)
     bad = eqx.tree_at(lambda n: n.layers[0].bias, network(), jnp.full(4, jnp.nan))
     with pytest.raises(mbd.MechanismError, match="start"):
         Parameter(start=bad)
