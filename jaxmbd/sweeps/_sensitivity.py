@@ -250,12 +250,12 @@ def local_sensitivities(
     check_mapping("local_sensitivities: numbers", numbers, '{"length": 1.0}')
     if not numbers:
         raise MechanismError('local_sensitivities: numbers is empty. Give at least one, such as {"length": 1.0}.')
-    for name, value in numbers.items():
+    point = {name: as_float(value) for name, value in numbers.items()}
+    for name, value in point.items():
         check_finite("local_sensitivities", name, value)
     for name, unit in units.items():
         if not isinstance(unit, str):
             raise MechanismError(f'local_sensitivities: the unit of {name!r} must be a text such as "m", got {unit!r}.')
-    point = {name: as_float(value) for name, value in numbers.items()}
     one = of_one(function)
 
     def real(x: dict[str, Any]) -> tuple[Any, Any]:
