@@ -88,8 +88,8 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "negative mass": (lambda: pl.Body("rod", -1, 1), ("Body 'rod'", "mass must be positive [kg]", "got -1")),
     "NaN mass": (lambda: pl.Body("rod", BAD, 1), ("Body 'rod'", "mass", "finite", "got nan")),
     "zero inertia": (
-        lambda: pl.Mechanism([pl.Body("rod", 1, 0)], floating=True),
-        ("Body 'rod'", "no inertia", "'joint'"),
+        lambda: mbd.assemble(pl.Mechanism([pl.Body("rod", 1, 0)], floating=True)),
+        ("nothing has inertia along 'rod.omega'", "'rod' has no inertia", "Give each", "'joint'"),
     ),
     "mass as text": (lambda: pl.Body("rod", "1", 1), ("Body 'rod'", "mass must be a number", "'1'")),  # pyright: ignore
     "NaN stiffness": (

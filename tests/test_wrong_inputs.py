@@ -206,7 +206,7 @@ CASES: Cases = {
     ),
     "mech forces class": (
         lambda: pl.Mechanism([ROD], [], [pl.Gravity]),
-        "Among parts there is the class Gravity; make one: Gravity(...).",
+        "Among forces there is the class Gravity; make one: Gravity(...).",
     ),
     "sat tuple": (
         lambda: BALL.at((0, 1, 0)),
@@ -262,8 +262,8 @@ CASES |= {
     ),
     "with_parts, no part": (
         lambda: M.with_parts([GRIP]),
-        "Among parts there is a Marker; expected one of: Body, Joint, Coupling, GlobalConstraint, Force, JointForce, "
-        "Gravity, GeneralizedForce, Driver, Sensor, Measure, Scaled.",
+        "Among parts there is a Marker; expected one of: Body, Joint, Coupling, GlobalConstraint, Tendon, Force, "
+        "JointForce, Gravity, GeneralizedForce, Driver, Sensor, Measure, Scaled.",
     ),
     "with_parts, a name that exists": (
         lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),

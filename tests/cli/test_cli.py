@@ -82,7 +82,10 @@ def test_models_of_other_programs_are_read_with_their_options(tmp_path: Path, mo
     assert "for the command --length-unit 0.001" in run("assemble", str(path), "--no-files")[1]
     for arguments, message in (
         ([str(path), "--keyframe", "home"], "read: keyframe has no meaning for ASMT files, got 'home'"),
-        (["pendulum", "--floating"], "--floating: for .xml, .urdf, .asmt files of other programs only, got 'pendulum'"),
+        (
+            ["pendulum", "--floating"],
+            "--floating: for .xml, .urdf, .sdf, .world, .asmt files of other programs only, got 'pendulum'",
+        ),
         ([str(path), "--length-unit", "-1"], "length_unit must be positive"),
     ):
         code, text = run("describe", *arguments)

@@ -65,7 +65,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "<robot>" + "<a>" * 300 + "</a>" * 300 + "</robot>",
         ", line 1: elements nest deeper than 200",
     ),
-    "other root": ("r.xml", "<sdf/>", ", line 1: the root element is <sdf>; known are <mujoco>"),
+    "other root": (
+        "r.xml",
+        "<scene/>",
+        r", line 1: the root element is <scene>; known are <mujoco> \(MJCF\), <robot> \(URDF\) and <sdf>",
+    ),
     "no link": ("r.urdf", "<robot name='r'/>", ", line 1: <robot> 'r': it has no link"),
     "link without a name": ("r.urdf", robot("<link/>"), ", line 2: <link>: it has no attribute 'name'"),
     "two links of one name": (
