@@ -41,9 +41,13 @@ def test_a_report_stands_alone(tmp_path: Path) -> None:
     # It fits all screens, in light and dark: colours of pictures are those of the page.
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
-    pictures = "".join(page.split("<svg")[1:])
-    assert pictures.count("var(--ink)") > 20
-    assert not re.search("#000000|#222222|#808080|#d9d9d9", pictures)
+    pictures = page.split("<svg")[1:]
+    assert all(f"stroke: var(--{colour})" in picture for picture in pictures[1:] for colour in ("ink", "grey", "pale"))
+    assert "stroke: var(--ink)" in pictures[0]
+    # Text has the colour of the page, but for numbers on colours.
+    assert re.search(r"svg \{[^}]*fill: var\(--ink\)", page)
+    assert set(re.findall(r"<text [^>]*fill: ([^;\"]+)", "".join(pictures))) == {"#ffffff", "#010101"}
+    assert set(re.findall("#[0-9a-f]{6}", "".join(pictures))) == {"#ffffff", "#010101", "#0072b2"}  # of a curve
     for unit in ("rad", "m"):
         assert f"[{unit}]</text>" in page
         assert f"model − measured [10⁻³ {unit}]</text>" in page
@@ -55,4 +59,5 @@ def test_a_report_stands_alone(tmp_path: Path) -> None:
     assert places == {"bar.x, measured", "bar.x, model"}
     residual = figure[3, 0].get_lines()[0].get_ydata()
     np.testing.assert_allclose(residual, 1e3 * result.residuals[0]["bar.x"])
-    assert figure[2, 0].get_ylim()[1] - figure[2, 0].get_ylim()[0] < 0.6  # metres are not drawn beside radians
+    low, high = figure[2, 0].get_ylim()  # metres are not drawn beside radians, whose curve spans more
+    assert np.ptp(result.experiments[0].data["bar.x"]) < high - low < 1.2 * np.ptp(result.experiments[0].data["bar.x"])
