@@ -55,9 +55,10 @@ def sides_at(mechanism: Mechanism, t: Scalar, q: Float[Array, " nq"]) -> Float[A
 
 def opposed_text(mechanism: Mechanism, sides: Array | np.ndarray) -> str:
     """Return the text on the joints that are on the wrong side; "" if there are none."""
-    names = [repr(name) for name, side in zip(sided_joints(mechanism), np.asarray(sides), strict=True) if side < _EDGE]
-    if not names:
+    wrong = np.asarray(sides) < _EDGE
+    if not wrong.any():
         return ""
+    names = [repr(name) for name, is_wrong in zip(sided_joints(mechanism), wrong, strict=True) if is_wrong]
     return (
         f"The axes of {', '.join(names)} point against each other: turn one of {'its' if len(names) == 1 else 'their'} "
         'markers, axis="-z" for axis="z".'

@@ -136,8 +136,9 @@ def simulate(
     formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
-    flags = {"control_speeds": control_speeds, "progress": progress, "throw": throw, "continued": continued}
-    _check_settings(max_steps, engine, flags)
+    _check_settings(
+        max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw, continued=continued
+    )
     control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds, unit_of_length(mechanism))
     steps = solver, stepsize_controller = stepping(solver, stepsize_controller, dt0, ts, control, bool(events))
     switching = _as_times(switching_times, ts)
@@ -165,7 +166,7 @@ def simulate(
     return solution
 
 
-def _check_settings(max_steps: int, engine: str, flags: dict[str, bool]) -> None:
+def _check_settings(max_steps: int, engine: str, **flags: bool) -> None:
     check_count("max_steps", max_steps, 1)
     check_known("engine", [engine], get_args(Engine))
     check_flags("simulate", **flags)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float, at_rows, is_concrete
+from jaxmbd.arrays import Scalar, as_float, at_rows, frozen, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -112,7 +112,8 @@ def unit_of_length(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     """
     size = size_of(mechanism)
     lib = np if is_concrete(size) else jnp
-    unit = lib.min(lib.where(size <= _LARGEST * _UNITS, _UNITS, _UNITS[-1]))
+    units = _UNITS.astype(size.dtype)
+    unit = lib.min(lib.where(size <= _LARGEST * units, units, units[-1]))
     return lib.where(size > 0, unit, 1.0).astype(size.dtype)
 
 
@@ -123,20 +124,23 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     positions, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
     forces' markers.
     """
-    values = jax.lax.stop_gradient(eqx.filter(mechanism, eqx.is_array_like))
-    known = eqx.combine(values, mechanism)
-    lib = np if is_concrete(values) else jnp
-    joints = [joint for joint in known.joints if isinstance(joint, AbstractJoint)]
-    lengths = [lib.abs(lib.asarray(joint.length)) for joint in joints if isinstance(joint, Rod)]
-    lengths += [lib.abs(lib.asarray(part.radius)) for part in known.joints if isinstance(part, RackAndPinion)]
-    centres = [lib.asarray(body.pose)[: known.space.dim] for body in known.bodies]
-    lengths += [_extent(points, lib) for points in (*_points_on(known, joints).values(), centres)]
-    forces = [force for force in known.forces if isinstance(force, AbstractForce)]
-    size = lib.max(lib.stack(lengths))
-    if not forces:
-        return size
-    others = lib.stack([_extent(points, lib) for points in _points_on(known, forces).values()])
-    return lib.where(size > 0, size, lib.max(others))
+    joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractJoint)]
+    forces = [force for force in mechanism.forces if isinstance(force, AbstractForce)]
+    lengths = [joint.length for joint in joints if isinstance(joint, Rod)]
+    lengths += [part.radius for part in mechanism.joints if isinstance(part, RackAndPinion)]
+    lengths = [_value(length) for length in lengths]
+    centres = [_value(body.pose)[: mechanism.space.dim] for body in mechanism.bodies]
+    joined, others = ([*_points_on(mechanism, parts).values()] for parts in (joints, forces))
+    lib = np if is_concrete(lengths, centres, joined, others) else jnp
+    extents = [lib.abs(length) for length in lengths] + [_extent(points, lib) for points in (*joined, centres)]
+    size = lib.max(lib.stack(extents))
+    return lib.where(size > 0, size, lib.max(lib.stack([_extent(points, lib) for points in others])))
+
+
+def _value(number: Any) -> Any:
+    """Return a number as an array of NumPy, which is much faster here than JAX; in a trace without its derivative."""
+    value = frozen(number) if isinstance(number, jax.core.Tracer) else number
+    return value if isinstance(value, jax.core.Tracer) else np.asarray(value)
 
 
 def _points_on(mechanism: Mechanism, parts: list[Any]) -> Mapping[str, list[Any]]:
@@ -145,7 +149,7 @@ def _points_on(mechanism: Mechanism, parts: list[Any]) -> Mapping[str, list[Any]
     for part in parts:
         for marker in part.markers:
             if _is_fixed(marker):
-                points.setdefault(marker.body, []).append(marker.position)
+                points.setdefault(marker.body, []).append(_value(marker.position))
     return points
 
 
@@ -154,7 +158,7 @@ def _is_fixed(marker: AbstractMarker) -> bool:
 
 
 def _extent(points: list[Any], lib: Any) -> Any:
-    every = lib.stack([lib.asarray(point) for point in points])
+    every = lib.stack(points)
     return lib.sqrt(lib.sum((lib.max(every, axis=0) - lib.min(every, axis=0)) ** 2))
 
 
