@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
+from jaxmbd.analyses.assembly.assembly_errors import open_rows, row_limits
 from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Stabilized
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -95,11 +95,13 @@ def check_tolerances(rtol: Any, atol: Any) -> None:
         raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
 
 
-def check_formulation(formulation: Any) -> None:
-    """Raise unless `formulation` is a formulation of the constrained equations of motion, or None."""
-    if formulation is not None:
-        need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
-        check_instance("formulation", formulation, AbstractFormulation, need)
+def checked_formulation(formulation: Any) -> AbstractFormulation:
+    """Return a formulation of the constrained equations of motion, by default `Stabilized()`; raise for anything else."""
+    if formulation is None:
+        return Stabilized()
+    need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
+    check_instance("formulation", formulation, AbstractFormulation, need)
+    return formulation
 
 
 def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool, dtmin: Any = None) -> None:
@@ -126,7 +128,7 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
 
 def closed_enough(equations: Equations) -> Float[Array | np.ndarray, " m"]:
     """Return the largest constraint residuals of a state that counts as assembled: 100 times the assembly tolerance."""
-    return 1e2 * tolerance_of(equations.scales.length) * equations.scales.rows
+    return 1e2 * row_limits(equations)
 
 
 def check_assembled(

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
 from jaxmbd.analyses.assembly.speed_solve import check_mass
-from jaxmbd.analyses.checks import check_assembled, check_controller, check_formulation, check_times
+from jaxmbd.analyses.checks import check_assembled, check_controller, check_times, checked_formulation
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
@@ -34,7 +34,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.integrate.adjoint.explicit_steps import Engine
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
@@ -130,15 +130,13 @@ def simulate(
     """
     check_state(mechanism, state, "simulate(mechanism, state, ts)")
     ts = check_times(ts, state)
-    check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
     quadratures = _integrands(mechanism, quadratures)
-    formulation = Stabilized() if formulation is None else formulation
+    formulation = checked_formulation(formulation)
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
-    _check_settings(
-        max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw, continued=continued
-    )
+    flags = {"control_speeds": control_speeds, "progress": progress, "throw": throw, "continued": continued}
+    _check_settings(max_steps, engine, **flags)
     control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds, unit_of_length(mechanism))
     steps = solver, stepsize_controller = stepping(solver, stepsize_controller, dt0, ts, control, bool(events))
     switching = _as_times(switching_times, ts)
