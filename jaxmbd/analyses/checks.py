@@ -96,7 +96,7 @@ def check_tolerances(rtol: Any, atol: Any) -> None:
 
 
 def checked_formulation(formulation: Any) -> AbstractFormulation:
-    """Return a formulation of the constrained equations of motion, by default `Stabilized()`; raise for anything else."""
+    """Return a formulation of the constrained equations of motion, `Stabilized()` for None; raise for anything else."""
     if formulation is None:
         return Stabilized()
     need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
