@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import (
+    closed_limits,
     closure_text,
     open_text,
     over_constrained_text,
@@ -22,7 +23,7 @@ from jaxmbd.analyses.assembly.assembly_errors import (
     worst_first,
 )
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, row_scales, shape_of
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
 from jaxmbd.analyses.assembly.speed_solve import check_mass, least_energy, may_lack_inertia
 from jaxmbd.analyses.assembly.turns import within_a_turn
@@ -162,7 +163,7 @@ def _assemble(
         q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
     position, sides = closure(q, closing), equations.at(t, q).sides()
-    limits, is_right = tolerance_of(q) * row_scales(equations, prescribed), ~is_opposed(sides)
+    limits, is_right = closed_limits(equations, prescribed), ~is_opposed(sides)
     is_closed, is_nearest = _all_within(position, limits), _all_within(slope, tolerance_of(q))
     is_placed = is_closed & is_right & is_nearest
     scales = _speed_row_scales(equations, speeds)

@@ -1,5 +1,7 @@
 """Messages for failed assembly: the open parts, the sizes of their residuals, and whether another start succeeds."""
 
+from collections.abc import Iterable
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -12,6 +14,7 @@ from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
+from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
@@ -29,6 +32,25 @@ def tolerance_of(q: Array | np.ndarray) -> float:
     return 1e-8 if q.dtype == jnp.float64 else 1e-4
 
 
+def closed_limits(equations: Equations, prescribed: Iterable[str]) -> Float[Array, " rows"]:
+    """Return the largest residual of each row of a closure that counts as zero: those of `Φ`, then the prescribed."""
+    own = equations.scales.of(*prescribed_units(equations.mechanism, prescribed))
+    return jnp.concatenate([row_limits(equations), tolerance_of(own) * own])
+
+
+def row_limits(equations: Equations) -> Float[Array | np.ndarray, " m"]:
+    """Return the largest residual of each row of `Φ` that counts as zero.
+
+    A joint outside the spanning tree misses by what in absolute coordinates all joints of its loop share. So that a
+    mechanism has one verdict in both, it may miss by the sum of their tolerances.
+    """
+    mechanism, scales = equations.mechanism, equations.scales.rows
+    index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
+    bodies = [[index[marker.body] for marker in getattr(part, "markers", ())] for part in mechanism.constraints()]
+    joints = np.asarray([1 + len(mechanism.tree.loop(each)) for each in bodies], scales.dtype)
+    return tolerance_of(scales) * np.repeat(joints, mechanism.constraint_sizes()) * scales
+
+
 def closure_text(
     mechanism: Mechanism, start: Array, miss: Float[np.ndarray, " rows"], prescribed: dict[str, Array], t: Scalar
 ) -> str:
@@ -39,7 +61,7 @@ def closure_text(
     """
     names, closing = tuple(prescribed), (Equations(mechanism), prescribed, t)
     scales = np.asarray(row_scales(closing[0], names))
-    tolerance = tolerance_of(start) * scales
+    tolerance = np.asarray(closed_limits(closing[0], names))
     beyond, sides = _without_guards(closing, start)
     if (np.abs(np.asarray(beyond)) <= tolerance).all() and (opposed := opposed_text(mechanism, sides)):
         return f"The mechanism cannot be assembled from this guess: its joints close there on a wrong side. {opposed}"

@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
-from jaxmbd.analyses.assembly.assembly_errors import closure_text, tolerance_of
+from jaxmbd.analyses.assembly.assembly_errors import closed_limits, closure_text
 from jaxmbd.analyses.assembly.multistart import MultistartResults, guessed, search
-from jaxmbd.analyses.assembly.position_solve import row_scales
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
@@ -117,7 +116,7 @@ def assembly_modes(
     time = jnp.asarray(known_t, origin.dtype)
     prescribed = prescribed_at(known, origin, known_fixed, locked, time)
     results, own = search(known, origin, prescribed, time, tries, seed)
-    limits = tolerance_of(origin) * np.asarray(row_scales(Equations(known), prescribed))
+    limits = np.asarray(closed_limits(Equations(known), prescribed))
     closed = np.flatnonzero(results.closed(limits))
     if not len(closed):
         raise AssemblyError(closure_text(known, origin, np.asarray(results.miss)[0], prescribed, time))

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assembly_errors import tolerance_of
+from jaxmbd.analyses.assembly.assembly_errors import closed_limits
 from jaxmbd.analyses.assembly.multistart import convert_coordinates, in_joint_coordinates, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closed, closure, row_scales
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closed, closure
 from jaxmbd.arrays import frozen
 from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
@@ -30,7 +30,7 @@ def within_a_turn(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[
         return start
     closing, start = frozen((closing, start))
     q = closed(closing, start)
-    is_open = ~jnp.all(jnp.abs(closure(q, closing)) <= tolerance_of(q) * row_scales(closing[0], closing[1]))
+    is_open = ~jnp.all(jnp.abs(closure(q, closing)) <= closed_limits(closing[0], closing[1]))
     by_joints = lambda: jnp.where(is_open, _start_by_joints(closing, start), q)  # noqa: E731
     return frozen(jax.lax.cond(any_instance(is_open), by_joints, lambda: q))
 

@@ -52,6 +52,21 @@ class Tree:
         """Names of the mechanism's joints in the tree (without floating bases)."""
         return tuple(branch.joint for branch in self.branches if not branch.floating)
 
+    def loop(self, bodies: Collection[int]) -> list[str]:
+        """The mechanism's joints in the tree that lie between some bodies, given by their indices."""
+        above = {branch.child: branch for branch in self.branches}
+
+        def path(body: int) -> set[str]:
+            found = set[str]()
+            while body in above:  # not the ground
+                branch = above[body]
+                found |= set() if branch.floating else {branch.joint}
+                body = branch.parent
+            return found
+
+        paths = [path(body) for body in bodies]
+        return sorted(joint for joint in set[str]().union(*paths) if not all(joint in path for path in paths))
+
     def cut(self, joints: Iterable[Any]) -> list[Any]:
         """The cut joints: those of `joints` that are not in the tree, and constrain it."""
         in_tree = set(self.joints)
