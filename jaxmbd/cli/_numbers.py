@@ -1,5 +1,7 @@
 """The numbers of a mechanism by name, `rod.mass`, `spring.stiffness`, `O.b.position[0]`, and other values of them."""
 
+import inspect
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.errors import check_known
+from jaxmbd.io.model_file.schema import argument_texts
+from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _MOST = 16  # an array with more numbers, such as a table or the weights of a network, has no names for them
@@ -27,10 +31,19 @@ class Number:
 
     def array(self, mechanism: Mechanism) -> Any:
         """Return the array that holds it."""
-        found: Any = mechanism
-        for key in self.path:
-            found = getattr(found, key.name) if isinstance(key, jax.tree_util.GetAttrKey) else found[_key(key)]
-        return found
+        return _at(mechanism, self.path)
+
+    def unit(self, mechanism: Mechanism) -> str:
+        """Return its unit, which the docstring of its class gives; "" if that gives none."""
+        place = max(k for k, key in enumerate(self.path) if isinstance(key, jax.tree_util.GetAttrKey))
+        owner, field = _at(mechanism, self.path[:place]), self.path[place].name
+        text = argument_texts(inspect.getdoc(type(owner)) or "", [field]).get(field, {}).get("description", "")
+        said = re.search(rf"`{field}\b.*?`\[([^\]]+)\]`(?: or `\[([^\]]+)\]`)?", text)
+        units = [unit for unit in said.groups() if unit] if said else []
+        if len(units) == 2 and isinstance(owner, AbstractJointForce):  # along an angle or a displacement
+            angular = mechanism.coordinate(owner.coordinate).unit(mechanism.space) == "rad"
+            units = [unit for unit in units if (unit.startswith("N m") or "rad" in unit) == angular]
+        return units[0] if len(units) == 1 else ""
 
 
 def numbers_of(mechanism: Mechanism) -> dict[str, Number]:
@@ -50,6 +63,14 @@ def numbers_of(mechanism: Mechanism) -> dict[str, Number]:
             is_twice = names[-1] == "inertia" and len(index) == 2 and index[0] != index[1]  # in a symmetric matrix
             if not is_twice:
                 found[name + (f"[{','.join(map(str, index))}]" if index else "")] = Number(path, leaf, index)
+    return found
+
+
+def _at(mechanism: Mechanism, path: Iterable[Any]) -> Any:
+    """What a path leads to."""
+    found: Any = mechanism
+    for key in path:
+        found = getattr(found, key.name) if isinstance(key, jax.tree_util.GetAttrKey) else found[_key(key)]
     return found
 
 

@@ -164,7 +164,9 @@ def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -
         for bound in (lower, upper):
             checked(with_numbers(mechanism, {name: bound}))
         value = value_of(mechanism, name)
-        found[name] = Parameter(None, value if lower < value < upper else 0.5 * (lower + upper), Bounded(lower, upper))
+        start = value if lower < value < upper else 0.5 * (lower + upper)
+        unit = numbers_of(mechanism)[name].unit(mechanism)
+        found[name] = Parameter(None, start, Bounded(lower, upper), unit)
     return found
 
 

@@ -95,7 +95,7 @@ def _table(
     space: str, arguments: dict[str, Argument], text: str, kind: dict[str, Any], needs: list[str]
 ) -> dict[str, Any]:
     """The table of a part: the rule of its `kind`, then those of its arguments; `needs`: keys that it has to have."""
-    texts = _argument_texts(text, list(arguments))
+    texts = argument_texts(text, list(arguments))
     rules = {key: texts.get(key, {}) | _rule(space, argument) for key, argument in arguments.items()}
     required = [key for key, argument in arguments.items() if argument.is_required and key != "name"]
     return {
@@ -111,7 +111,7 @@ def _description(part: type) -> str:
     return re.split(r"\n\n(?:\*\*Raises| *>>>)", inspect.getdoc(part) or "")[0]
 
 
-def _argument_texts(text: str, names: list[str]) -> dict[str, dict[str, str]]:
+def argument_texts(text: str, names: list[str]) -> dict[str, dict[str, str]]:
     """What a docstring says of each argument, its unit among it: the part between semicolons that names it."""
     found = re.search(r"\*\*Arguments:\*\*(.*?)(\n\n|$)", text, re.DOTALL)
     clauses = re.split(r";\s+|\.\s+(?=[A-Z])", " ".join(found[1].split())) if found else []
