@@ -164,7 +164,7 @@ def tendon(part: type, kind: type, coordinates: tuple[str, str], spring: Callabl
 
     def build(name: str, a: Any, b: Any, s: float) -> Parts:
         helper = kind(f"{name} helper", a, b)
-        cable = part(f"{name}/cable", [f"{helper.name}.{c}" for c in coordinates], (0.6 * s, -0.3))
+        cable = part(f"{name}/cable", [f"{helper.name}.{c}" for c in coordinates], (0.6 * s, -0.8))
         return Parts((helper, cable), forces=(spring(name, f"{cable.name}.length", 3.0, 0.2, 0.4),))
 
     return Case(part, build, conserves=True, dissipates=True)

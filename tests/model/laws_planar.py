@@ -192,7 +192,6 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.JointFriction(n, c, 0.1, 0.2, 0.5 * s, 0.07, 0.4, 1.5),
         dissipates=True,
     ),
-    "Tendon": tendon(pl.Tendon, pl.PinInSlot, ("displacement", "angle"), pl.JointSpringDamper),
     "JointSpringDamper": on_joint(
         pl.JointSpringDamper,
         "forces",
@@ -230,6 +229,7 @@ FORCES: Mapping[str, Case] = {
         dissipates=True,
         idle=("lower",),
     ),
+    "Tendon": tendon(pl.Tendon, pl.PinInSlot, ("displacement", "angle"), pl.JointSpringDamper),
 }
 
 SENSORS: Mapping[str, Case] = {

@@ -198,7 +198,6 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.JointFriction(n, c, 0.1, 0.2, 0.5 * s, 0.07, 0.4, 1.5),
         dissipates=True,
     ),
-    "Tendon": tendon(sp.Tendon, sp.Cylindrical, ("displacement", "angle"), sp.JointSpringDamper),
     "JointSpringDamper": on_joint(
         sp.JointSpringDamper,
         "forces",
@@ -236,6 +235,7 @@ FORCES: Mapping[str, Case] = {
         dissipates=True,
         idle=("lower",),
     ),
+    "Tendon": tendon(sp.Tendon, sp.Cylindrical, ("displacement", "angle"), sp.JointSpringDamper),
 }
 
 SENSORS: Mapping[str, Case] = {
