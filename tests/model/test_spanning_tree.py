@@ -115,6 +115,36 @@ def test_descriptions_that_cannot_be_right(case: str) -> None:
         build()
 
 
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize(("too_short", "closes"), [(1.7e-8, True), (2.3e-8, False)])
+def test_one_verdict_on_a_loop_that_closes_nearly(too_short: float, closes: bool, coordinates: str) -> None:
+    """A bar of 1 m between pins that are a little farther apart: two joints miss by half of it each, or one by all."""
+    bar = pl.Body("bar", 1.0, 0.1, pose=(0.5, 0.0, 0.0))
+    pins = [
+        pl.Revolute("A", pl.ground.at(), bar.at(-0.5)),
+        pl.Revolute("B", pl.ground.at(1.0 + too_short), bar.at(0.5)),
+    ]
+    mechanism = pl.Mechanism([bar], pins, coordinates=coordinates)
+    state = mbd.assemble(mechanism, check=False)
+    assert (state.result == mbd.RESULTS.successful) == closes
+    assert np.isfinite(np.asarray(state.q)).all() == closes
+
+
+def test_joints_of_a_loop() -> None:
+    """Those between the bodies that a cut joint connects, to the ground or to each other; free bodies add none."""
+    bodies = [pl.Body(name, 1.0, 0.1, pose=(k, 0.0, 0.0)) for k, name in enumerate("abcde")]
+    pairs = ((pl.ground, bodies[0]), (bodies[0], bodies[1]), (bodies[1], bodies[2]), (bodies[0], bodies[3]))
+    joints = [pl.Revolute(name, a.at(), b.at()) for name, (a, b) in zip("PQRS", pairs, strict=True)]
+    tree = pl.Mechanism(bodies, joints, coordinates="joint", floating=True).tree
+    a, b, c, d, e, ground = range(6)
+    assert tree.loop([c, ground]) == tree.loop([ground, c]) == ["P", "Q", "R"]
+    assert tree.loop([c, d]) == ["Q", "R", "S"]
+    assert tree.loop([b, c, d]) == ["Q", "R", "S"]
+    assert tree.loop([a, a]) == tree.loop([e, ground]) == tree.loop([]) == []
+    assert tree.loop([e, b]) == ["P", "Q"]
+    assert pl.Mechanism(bodies, joints, floating=True).tree.loop([c, d]) == []
+
+
 def test_pictures_of_joint_coordinates() -> None:
     """The same poses as in absolute coordinates; and no entry of the augmented matrix where `spy` says none can be."""
     found = ALL["slider_crank"]()
