@@ -176,7 +176,7 @@ class System(eqx.Module):
     def at(self, state: State) -> Pieces:
         """Every piece at a state as an array by its name, with `vQ`, `vP` and the `rank` of the augmented matrix.
 
-        The rank is `nv + m` if no constraint is redundant (singular values of `C` below 1e-10 of the largest count as
+        The rank is `nv + m` if no constraint is redundant (singular values of `C` below 1e-7 of the largest count as
         zero). The reduced equations are those in the variables `independent_at(state)`.
         """
         check_state(self.mechanism, state)
