@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -10,12 +9,12 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen
 from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.equations.linear_solve import (
     condition_of,
+    else_by_singular_values,
     inverse_of,
     is_positive_definite,
     is_well_conditioned,
@@ -141,7 +140,7 @@ def least_norm(
     independent = jnp.where(is_exact, A, jnp.eye(*A.shape, dtype=A.dtype))
     # Factors are found without `b`: where that is a tangent, the solution is to be transposed.
     x = as_program(_refined)(independent, *as_program(_factors)(independent, inertia), b)
-    return jax.lax.cond(any_instance(~is_exact), lambda: jnp.where(is_exact, x, by_singular_values()), lambda: x)
+    return else_by_singular_values(is_exact, x, by_singular_values)
 
 
 def _is_exact(A: Array, inertia: AbstractInertia | None) -> Bool[Array, ""]:

@@ -124,8 +124,15 @@ def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     rows = rows if rows.shape[0] <= rows.shape[1] else rows.T
     if not suits_programs(*rows.shape):
         return count()
-    number, smallest = as_program(condition_number)(rows), rows.shape[0]
-    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest, int))
+    is_full = is_well_conditioned(as_program(condition_number)(rows))
+    return else_by_singular_values(is_full, jnp.asarray(rows.shape[0], int), count)
+
+
+def else_by_singular_values(is_exact: Bool[Array, ""], value: Array, others: Callable[[], Array]) -> Array:
+    """A value that costs no singular values, where it `is_exact`; else another one, which is not computed unless some
+    instance of a batch needs it."""
+    needs = any_instance(~is_exact)
+    return jax.lax.cond(needs, lambda: jnp.where(is_exact, value, others()), lambda: value)
 
 
 def condition_number(A: Float[Array, "m n"]) -> Scalar:

@@ -80,6 +80,8 @@ def test_every_four_bar_of_a_batch_gets_its_verdict(coordinates: str, rng: np.ra
         np.testing.assert_array_equal(verdict == R.not_assembled, ~closes)
     for values in (state.q, state.v, q.reshape(64, -1), v.reshape(64, -1)):
         np.testing.assert_array_equal(np.isnan(values), np.broadcast_to(~closes[:, None], values.shape))
+    rows = {"absolute": 8, "joint": 2}[coordinates]
+    np.testing.assert_array_equal(state.rank, np.where(closes, rows, -1))
     assert np.abs(violation[closes]).max() < 1e-7
     assert (np.asarray(stats["num_steps"])[~closes] == 0).all()
     assert (np.asarray(stats["num_steps"])[closes] > 0).all()

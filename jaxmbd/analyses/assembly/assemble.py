@@ -182,7 +182,11 @@ def _assemble(
     )
     inputs = (mechanism, start, prescribed, speeds, t, weights)
     q, v = invalidated(is_placed, q, inputs), invalidated(is_successful(result), v, inputs)
-    return q, v, rank_of(rows[: equations.m] * equations.scales.speeds[None]), result, residuals
+    rank = rank_of(rows[: equations.m] * equations.scales.speeds[None])
+    return q, v, jnp.where(is_placed, rank, _UNKNOWN), result, residuals
+
+
+_UNKNOWN = -1  # the rank at a position that was not found
 
 
 # Largest residual of the velocity constraints, as a multiple of the tolerance of positions and of the largest speed,

@@ -33,6 +33,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import (
     condition_number,
+    else_by_singular_values,
     is_well_conditioned,
     nonzero_singular_values,
     suits_programs,
@@ -184,9 +185,7 @@ def _is_nearly_singular(first: Array, last: Array, counts: Bool[Array, ""]) -> B
         return by_singular_values()
     begin, end = (as_program(condition_number)(C) for C in (first, last))
     grows, is_known = end > begin / NEARLY_SINGULAR, is_well_conditioned(begin * _GROWTH_ROOM)
-    return jax.lax.cond(
-        any_instance(counts & ~is_known), lambda: jnp.where(is_known, grows, by_singular_values()), lambda: grows
-    )
+    return else_by_singular_values(is_known | ~counts, grows, by_singular_values)
 
 
 def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
