@@ -11,7 +11,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 
-from jaxmbd.compile.jax_internals import ClosedJaxpr, Jaxpr, Literal
+from jaxmbd.compile.jax_internals import ClosedJaxpr, Jaxpr, Literal, scan_counts
 
 # What returns its first operand, up to its shape. A conversion to whole numbers does not.
 _SAME = ("broadcast_in_dim", "copy", "copy_p", "pvary", "reshape", "squeeze", "stop_gradient")
@@ -76,7 +76,7 @@ def _inner(equation: Any, labels: Labels) -> Iterator[tuple[Any, Labels]]:
         for branch in of["branches"]:
             yield branch.jaxpr, labels[1:]
     elif kind == "scan":  # carries change, and of stacked operands one slice is taken
-        yield _with_constants(of["jaxpr"].jaxpr, labels[: of["num_consts"]])
+        yield _with_constants(of["jaxpr"].jaxpr, labels[: scan_counts(of)[0]])
     elif kind == "while":
         conditions, bodies = of["cond_nconsts"], of["body_nconsts"]
         yield _with_constants(of["cond_jaxpr"].jaxpr, labels[:conditions])

@@ -23,7 +23,15 @@ import numpy as np
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.known_code import is_found_by_name, is_of_library
 from jaxmbd.compile.cache.structure import ARRAY
-from jaxmbd.compile.jax_internals import ClosedJaxpr, Jaxpr, Literal, Primitive, ShapedArray, jaxpr_as_fun
+from jaxmbd.compile.jax_internals import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    Primitive,
+    ShapedArray,
+    jaxpr_as_fun,
+    scan_counts,
+)
 from jaxmbd.compile.tracing import TracedFunction
 
 # Parameters of primitives that say where something is computed, not what.
@@ -31,6 +39,7 @@ _PLACES = {
     "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh", "inline",
     "donated_invars", "keep_unused", "compiler_options_kvs", "memory_space", "prevent_cse", "in_tree",
 }  # fmt: skip
+_TREES = {"ft_in", "ft_out"}
 _RULES = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees"}  # of derivatives, as functions: `_add_derivatives`
 _LABELLED = {"jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call"}  # whose `name` is only shown
 # Derivatives that are compared where a function brings rules of its own: rules in rules are seen three deep.
@@ -236,6 +245,10 @@ class _Digest:
             self.add(jax.make_jaxpr(partial(EXPANSIONS[primitive.name], **params))(*types))
 
     def _parameters(self, primitive: Any, params: dict[str, Any]) -> None:
+        if primitive.name == "scan":  # its trees of operands and results are an object of JAX's own since jax 0.11
+            constants, carried = scan_counts(params)
+            params = {name: value for name, value in params.items() if name not in _TREES}
+            params |= {"num_consts": constants, "num_carry": carried}
         for name in sorted(params):
             if name in _RULES:
                 self.has_rules = True
