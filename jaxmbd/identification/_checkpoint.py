@@ -26,11 +26,8 @@ class Checkpoint:
     def __init__(
         self, path: str | os.PathLike[str] | None, names: Sequence[str], identity: Mapping[str, str] | None = None
     ) -> None:
-        self._path, self._names, self._identity = (
-            None if path is None else Path(path),
-            list(names),
-            dict(identity or {}),
-        )
+        self._path = None if path is None else Path(path)
+        self._names, self._identity = list(names), dict(identity or {})
         self._stored = self._read()
         self.stage = int(self._stored["stage"]) if self._stored else 0
 
