@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
-from jaxmbd.analyses.assembly.multistart import search
+from jaxmbd.analyses.assembly.millimetres import millimetres_text
+from jaxmbd.analyses.assembly.multistart import MultistartResults, search
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, prescribed_units, row_scales, rows_of
 from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
@@ -65,8 +66,7 @@ def closure_text(
     beyond, sides = _without_guards(closing, start)
     if (np.abs(np.asarray(beyond)) <= tolerance).all() and (opposed := opposed_text(mechanism, sides)):
         return f"The mechanism cannot be assembled from this guess: its joints close there on a wrong side. {opposed}"
-    results, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
-    closed = int(results.closed(tolerance).sum())
+    results, closed = _searched(mechanism, start, prescribed, t)
     if closed:
         return (
             f"The mechanism cannot be assembled from this guess: {open_rows(mechanism, miss, names, tolerance)} (m or "
@@ -80,12 +80,22 @@ def closure_text(
     if not least:  # the last search has closed what the others had left open, or axes are opposed there
         return _closed_elsewhere(open_rows(mechanism, miss, names, tolerance), opposed=bool(np.all(results.wrong)))
     gap = _gap_text(mechanism, closing, least_q, np.abs(np.asarray(least_miss)), scales)
+    other = millimetres_text(mechanism, prescribed, lambda m, values: _searched(m, start, values, t)[1] > 0)
     return (
         f"The mechanism cannot be assembled: {least} (m or rad; m² for a Rod). It seems infeasible: these are the "
         f"least misses, and none of {_TRIES} searches from random starts closed it.{gap} Either "
         "the lengths do not reach or the fixed values contradict each other: check the markers of these joints, or fix "
-        "fewer coordinates."
+        f"fewer coordinates.{other}"
     ) + _nearly_parallel_text(mechanism)
+
+
+def _searched(
+    mechanism: Mechanism, start: Array, prescribed: dict[str, Array], t: Scalar
+) -> tuple[MultistartResults, int]:
+    """Return the results of searches from a start and from random ones, and how many of them closed all joints."""
+    results, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
+    limits = np.asarray(closed_limits(Equations(mechanism), tuple(prescribed)))
+    return results, int(results.closed(limits).sum())
 
 
 def _nearly_parallel_text(mechanism: Mechanism) -> str:
