@@ -297,6 +297,12 @@ BROKEN = [
 ]
 
 
+def test_the_page_on_architecture_names_all_files() -> None:
+    named = re.findall(r"\w+(?=\.py`)", (ROOT / "docs" / "architecture.md").read_text())
+    files = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    assert not sorted(str(path) for path in files if path.stem not in (*named, "__init__", "__main__"))
+
+
 @pytest.mark.parametrize(("rule", "path", "source", "expected"), BROKEN)
 def test_rule_finds(rule: Rule, path: str, source: str, expected: str) -> None:
     """Each rule, broken on purpose, reports exactly that fault and where it is."""
