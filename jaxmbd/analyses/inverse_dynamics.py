@@ -24,8 +24,10 @@ from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
-# Share of the largest generalized force that may remain unbalanced; in units of rounding, in single precision.
+# Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
+# rounding, in single precision.
 _UNBALANCED, _ROUNDING = 1e-7, 1e2
 
 
@@ -125,15 +127,20 @@ def _efforts(
     mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"], result: RESULTS,
     changes: ForceChanges | None,
 ) -> tuple[Snapshot, Array, Scalar, RESULTS]:  # fmt: skip
-    """Return the motion with the multipliers of all rows, NaN where forces remain unbalanced; these at each time, and
-    the size up to which they count as balanced; and the verdict, from that on the motion."""
+    """Return the motion with the multipliers of all rows, NaN where forces remain unbalanced; these, without units of
+    length, at each time, and the size up to which they count as balanced; and the verdict, from that on the motion."""
     k = len(weights)
 
-    def one(s: Snapshot) -> tuple[Snapshot, Array]:
+    def one(s: Snapshot) -> tuple[Snapshot, Array, Scalar]:
         equations = equations_at(Equations(mechanism), changes, s.t)
         at = equations.at(s.t, s.q)
-        required = at.force(s.v) - at.inertia.times(s.vdot)
-        C, G = at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]
+        # Lengths in the mechanism's unit: neither ranks nor reactions of least norm then depend on its size. Efforts
+        # keep their units, since the weights belong to them.
+        speeds, rows = map(jnp.asarray, (equations.scales.speeds, equations.scales.rows[: equations.m - k]))
+        forces = speeds * at.force(s.v), speeds * at.inertia.times(s.vdot)
+        required = forces[0] - forces[1]
+        C, G = (speeds[None] * part for part in (at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]))
+        C = C / rows[:, None]
         rank = tolerance_of_rank(C.dtype)
         # Without rows JAX's second derivative of `pinv` fails.
         inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
@@ -141,12 +148,15 @@ def _efforts(
         scale = 1 / jnp.sqrt(weights)
         balancing = jnp.linalg.pinv((scale[:, None] * G) @ projection, rtol=rank).T
         actuator_lam = scale * (balancing @ (projection @ required))
-        lam = jnp.append(inverse.T @ (required - G.T @ actuator_lam), actuator_lam)
-        return Snapshot(s.t, s.q, s.v, s.vdot, lam), required - at.jacobian.T @ lam
+        lam = inverse.T @ (required - G.T @ actuator_lam)
+        left = required - C.T @ lam - G.T @ actuator_lam
+        usual = jnp.sum(equations.parts.masses) * (equations.scales.length / equations.scales.time) ** 2
+        size = usual + jnp.max(jnp.abs(jnp.concatenate([*forces, lam, G.T @ actuator_lam])))
+        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / rows, actuator_lam)), left, size
 
-    snapshots, left = jax.vmap(one)(motion)
+    snapshots, left, sizes = jax.vmap(one)(motion)
     share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))
-    limit = share * (1 + jnp.nanmax(jnp.abs(snapshots.lam), initial=0.0))  # of the times that were reached
+    limit = share * jnp.nanmax(sizes, initial=0.0)  # of the times that were reached
     balanced = jnp.max(jnp.abs(left), axis=1, initial=0.0) <= limit
     result = first_failure((~is_successful(result), result), (~jnp.all(balanced), RESULTS.motion_unbalanced))
     lam = invalidated(balanced, snapshots.lam, (mechanism, motion, weights))
@@ -157,9 +167,10 @@ def _check_balance(mechanism: Mechanism, ts: np.ndarray, unbalanced: np.ndarray,
     if np.abs(unbalanced).max(initial=0.0) <= limit:
         return
     k, i = np.unravel_index(np.abs(unbalanced).argmax(), unbalanced.shape)
+    force = abs(unbalanced[k, i]) / Scales(mechanism).speeds[i]
     actuators = ", ".join(f"{driver.name!r} along {driver.coordinate!r}" for driver in mechanism.drivers) or "none"
     raise SolveError(
         f"The actuators ({actuators}) cannot produce this motion: at t = {ts[k]:.6g} s a generalized force of "
-        f"{abs(unbalanced[k, i]):.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves "
+        f"{force:.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves "
         "this variable, or simulate the mechanism with the driven coordinates prescribed: the others then move freely."
     )

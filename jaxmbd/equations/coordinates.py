@@ -38,7 +38,11 @@ class AbstractPlacement(abc.ABC):
 
     @abc.abstractmethod
     def rate(self, v: Array) -> Array:
-        """`q̇`."""
+        """`q̇`, without the pull."""
+
+    @abc.abstractmethod
+    def pull(self) -> Array:
+        """The rate of the coordinates at which errors of quaternions' norms decay at 1/s."""
 
     @abc.abstractmethod
     def perturbed(self, step: Array) -> Array:
@@ -131,6 +135,9 @@ class AbsolutePlacement(AbstractPlacement):
 
     def rate(self, v: Array) -> Array:
         return jax.vmap(self.space.rate)(self._poses, self.twists(v)).reshape(-1)
+
+    def pull(self) -> Array:
+        return jax.vmap(self.space.pull)(self._poses).reshape(-1)
 
     def perturbed(self, step: Array) -> Array:
         return jax.vmap(self.space.retract)(self._poses, self.twists(step)).reshape(-1)
@@ -227,6 +234,9 @@ class PlacementWithSpeeds(AbstractPlacement):
 
     def rate(self, v: Array) -> Array:
         return self.base.rate(self.base_speeds(v))
+
+    def pull(self) -> Array:
+        return self.base.pull()
 
     def perturbed(self, step: Array) -> Array:
         return self.base.perturbed(self.slope @ step)

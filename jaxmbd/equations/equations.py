@@ -237,8 +237,8 @@ class Configuration:
         return self.placement.accelerations(v, vdot)
 
     def rate(self, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
-        """`q̇`, including the rates of the integrated joint angles."""
-        qdot = self.placement.rate(v)
+        """`q̇`, including the rates of the integrated joint angles, and what drives quaternions' norms to one."""
+        qdot = self.placement.rate(v) + self.equations.scales.decay * self.placement.pull()
         return jnp.concatenate([qdot, self.angles(v)[1]]) if self.mechanism.turns else qdot
 
     def perturbed(self, step: Float[Array, " nv"]) -> Float[Array, " nq"]:

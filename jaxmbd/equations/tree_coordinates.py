@@ -196,6 +196,9 @@ class TreePlacement(AbstractPlacement):
     def rate(self, v: Array) -> Array:
         return self.tree.joined(_rate, self.q, v)
 
+    def pull(self) -> Array:
+        return self.tree.joined(_pull, self.q)
+
     def perturbed(self, step: Array) -> Array:
         return self.tree.joined(_retract, self.q, step)
 
@@ -353,6 +356,10 @@ def _normalize(_: Any, sign: float, law: Any, c: Array) -> Array:
 
 def _rate(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
     return law.chart.rate(c, w)
+
+
+def _pull(_: Any, sign: float, law: Any, c: Array) -> Array:
+    return law.chart.pull(c)
 
 
 def _retract(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:

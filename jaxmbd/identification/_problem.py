@@ -22,7 +22,7 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import TOLERANCES, Accuracy, Adjoint
+from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, usual_tolerances
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
@@ -44,6 +44,7 @@ from jaxmbd.model.body.checks import (
     check_number,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import unit_of_length
 
 
 class Unknowns(NamedTuple):
@@ -144,7 +145,8 @@ class Problem(eqx.Module):
             check_count("Problem: segments", segments, 1)
         self.stacks = stacked(listed)
         if stepsize_controller is None:
-            usual = TOLERANCES[accuracy, self.stacks[0].experiment.ts.dtype == jnp.float64]
+            length = unit_of_length(self.parameters.mechanism_at({**self.parameters.start, **listed[0].own}))
+            usual = usual_tolerances(accuracy, self.stacks[0].experiment.ts.dtype, length)
             rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,

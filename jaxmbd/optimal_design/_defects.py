@@ -27,6 +27,7 @@ Defect = Literal["", "circuit defect", "branch defect", "order defect", "no full
 
 _LARGEST, _LEAST = 0.03, 1e-6  # steps along a circuit, in the norm of scaled speeds [rad]
 _POINTS = 4096  # most points of a circuit
+_CLOSED = 1e-6  # closure residual without units up to which a point lies on the circuit
 _CORRECTION = 0.1  # share of the step: a larger correction halves the step
 _COSINE = 0.95  # of the angle between two tangents: a sharper bend halves the step
 _NEAR = 0.15  # share of the distance of two points within which a position counts as lying between them
@@ -66,23 +67,24 @@ def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Ar
     """Follow the circuit of a closed position until it returns; return points, rates of the input, their count, and
     whether it has returned: it is given up after `_POINTS`, or where no step is short enough."""
     equations, time = Equations(mechanism), jnp.zeros((), q.dtype)
+    scales: Any = equations.scales
     home = placement(equations.at(time, q), size)
 
     def tangent(q: Array, along: Array) -> Array:
-        _, _, rows = jnp.linalg.svd(equations.jacobian(time, q), full_matrices=True)
+        _, _, rows = jnp.linalg.svd(scales.jacobian(equations.jacobian(time, q)), full_matrices=True)
         return rows[-1] * jnp.where(jnp.sum(rows[-1] * along) < 0, -1.0, 1.0)
 
     def corrected(q: Array) -> Array:
         def newton(q: Array, _: None) -> tuple[Array, None]:
             at = equations.at(time, q)
-            step = -jnp.linalg.pinv(at.jacobian, rtol=1e-9) @ at.position()
-            return at.perturbed(step), None
+            step = -jnp.linalg.pinv(scales.jacobian(at.jacobian), rtol=1e-9) @ (at.position() / scales.rows)
+            return at.perturbed(scales.speeds * step), None
 
         return jax.lax.scan(newton, q, None, length=_NEWTON_STEPS)[0]
 
     def point(q: Array, along: Array) -> tuple[Array, Array]:
         at = equations.at(time, q)
-        return placement(at, size), at.coordinate(input, along)[1]
+        return placement(at, size), at.coordinate(input, scales.speeds * along)[1]
 
     def running(carry: Any) -> Array:
         _, _, step, count, _, _, returned = carry
@@ -90,11 +92,12 @@ def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Ar
 
     def advance(carry: Any) -> Any:
         q, along, step, count, placed, drive, returned = carry
-        predicted = equations.at(time, q).perturbed(step * along)
+        predicted = equations.at(time, q).perturbed(step * scales.speeds * along)
         later = corrected(predicted)
         next_along = tangent(later, along)
-        missed = jnp.max(jnp.abs(equations.position(time, later)))
-        accepted = (jnp.max(jnp.abs(later - predicted)) <= _CORRECTION * step) & (missed < 1e-6 * size)
+        missed = jnp.max(jnp.abs(equations.position(time, later) / scales.rows))
+        correction = jnp.max(jnp.abs((later - predicted) / scales.coordinates))
+        accepted = (correction <= _CORRECTION * step) & (missed < _CLOSED)
         accepted &= jnp.sum(along * next_along) > _COSINE
         here, rate = point(later, next_along)
         last = placed[count - 1]

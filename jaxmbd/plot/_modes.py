@@ -10,6 +10,7 @@ from jaxmbd.analyses.linearization.modes import Modes
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_count, check_instance
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.plot._plane import PlanePicture
 from jaxmbd.plot._space import SpacePicture
@@ -19,7 +20,7 @@ from jaxmbd.scene.scene import Scene, View, check_view
 
 _DEFLECTION = 0.15  # the largest displacement of a point, as a share of the mechanism's extent
 _LEVER = 0.35  # the lever arm by which rotations count as displacements, as a share of the extent
-_TINY = 1e-4  # [m or rad] the largest step by which displacements of a shape are measured
+_TINY = 1e-4  # [rad, units of length] the largest step by which displacements of a shape are measured
 _FRAMES = 48  # the number of frames of one oscillation
 
 
@@ -112,7 +113,7 @@ def _steps(shape: np.ndarray, phases: np.ndarray) -> np.ndarray:
 
 def _scale(system: LinearSystem, steps: np.ndarray) -> float:
     """The factor of a shape at which the largest displacement is `_DEFLECTION` of the mechanism's extent."""
-    tiny = _TINY / np.abs(steps).max()
+    tiny = _TINY / np.abs(steps / np.asarray(Scales(system.mechanism).speeds)).max()
     qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(tiny * steps))])
     mechanism, dim = system.mechanism, system.mechanism.space.dim
     poses = poses_of(mechanism, np.full(len(qs), float(system.t)), qs)

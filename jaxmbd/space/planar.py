@@ -81,6 +81,9 @@ class Planar(AbstractSpace):
     def rate(self, q: Float[Array, "3"], v: Float[Array, "3"]) -> Float[Array, "3"]:
         return v
 
+    def pull(self, q: Float[Array, "3"]) -> Float[Array, "3"]:
+        return jnp.zeros_like(q)
+
     def normalize(self, q: Float[Array, "3"]) -> Float[Array, "3"]:
         return q
 

@@ -20,8 +20,6 @@ from jaxmbd.arrays import Point, Scalar
 from jaxmbd.space.rotation import multiply
 from jaxmbd.space.vectors import dot
 
-NORM_RATE = 10.0  # [1/s], decay rate of the error of a quaternion's norm; the norm does not affect the motion
-
 
 class AbstractChart(eqx.Module):
     """The relation between coordinates and speeds."""
@@ -32,7 +30,11 @@ class AbstractChart(eqx.Module):
 
     @abc.abstractmethod
     def rate(self, q: Array, v: Array) -> Array:
-        """`q̇ = N(q) v`, plus a stabilising term for the constraint of redundant coordinates (a quaternion's norm)."""
+        """`q̇ = N(q) v`."""
+
+    @abc.abstractmethod
+    def pull(self, q: Array) -> Array:
+        """The rate of coordinates at which a violation of their own constraint (a quaternion's norm) decays at 1/s."""
 
     @abc.abstractmethod
     def normalize(self, q: Array) -> Array:
@@ -48,6 +50,9 @@ class VectorChart(AbstractChart):
     def rate(self, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         return v
 
+    def pull(self, q: Float[Array, " n"]) -> Float[Array, " n"]:
+        return jnp.zeros_like(q)
+
     def normalize(self, q: Float[Array, " n"]) -> Float[Array, " n"]:
         return q
 
@@ -55,7 +60,7 @@ class VectorChart(AbstractChart):
 class QuaternionChart(AbstractChart):
     """Euler parameters with the angular velocity in body axes: `ė = ½ e ∘ (0, ω)`.
 
-    Only the direction of the quaternion matters. `rate` drives its norm to one, `normalize` sets it. `retract` is
+    Only the direction of the quaternion matters. `pull` drives its norm to one, `normalize` sets it. `retract` is
     `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential map to second order, which suffices for `C`, `Φ̇` and
     `γ`, and needs no square root.
     """
@@ -64,7 +69,10 @@ class QuaternionChart(AbstractChart):
         return q + _half_product(q, step)
 
     def rate(self, q: Float[Array, "4"], v: Float[Array, "3"]) -> Float[Array, "4"]:
-        return _half_product(q, v) + 0.5 * NORM_RATE * (1.0 - dot(q, q)) * q
+        return _half_product(q, v)
+
+    def pull(self, q: Float[Array, "4"]) -> Float[Array, "4"]:
+        return 0.5 * (1.0 - dot(q, q)) * q
 
     def normalize(self, q: Float[Array, "4"]) -> Float[Array, "4"]:
         return q / jnp.sqrt(dot(q, q))

@@ -120,6 +120,9 @@ class Spatial(AbstractSpace):
     def rate(self, q: Float[Array, "7"], v: Float[Array, "6"]) -> Float[Array, "7"]:
         return jnp.concatenate([v[:3], QUATERNION.rate(q[3:], v[3:])])
 
+    def pull(self, q: Float[Array, "7"]) -> Float[Array, "7"]:
+        return jnp.concatenate([jnp.zeros_like(q[:3]), QUATERNION.pull(q[3:])])
+
     def normalize(self, q: Float[Array, "7"]) -> Float[Array, "7"]:
         return jnp.concatenate([q[:3], QUATERNION.normalize(q[3:])])
 

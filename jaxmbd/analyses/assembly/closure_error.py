@@ -107,14 +107,14 @@ def _residual_at_minimum(mechanism: Mechanism, start: Array, prescribed: dict[st
 def closest(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a minimiser near `start` of half the sum of squares of a closure's residual; it need not be closed.
 
-    Its derivative is the change of least norm that keeps it stationary, `H δq = −δ(∂E/∂q)`.
+    Its derivative is the change of least norm, without units, that keeps it stationary, `H δq = −δ(∂E/∂q)`.
     """
-    q = closest_guarded(closing, start)
+    q, size = closest_guarded(closing, start), jnp.asarray(closing[0].scales.coordinates)
 
     def newton(q: Array, _: None) -> tuple[Array, None]:
         gradient = _slope(q, closing)
-        improved = q - least_norm(_curvature(q, closing), gradient)
-        shorter = jnp.linalg.norm(_slope(improved, closing)) < jnp.linalg.norm(gradient)
+        improved = q - _stationary_change(q, closing, gradient)
+        shorter = jnp.linalg.norm(size * _slope(improved, closing)) < jnp.linalg.norm(size * gradient)
         return jnp.where(shorter, improved, q), None
 
     return jax.lax.scan(newton, q, None, length=_NEWTON_STEPS)[0]
@@ -125,7 +125,17 @@ def _closest_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple
     (closing, start), (changes, _) = primals, tangents
     q = closest(closing, start)
     _, change = eqx.filter_jvp(lambda c: _slope(q, c), (closing,), (changes,))
-    return q, jnp.zeros_like(q) if change is None else -least_norm(_curvature(q, closing), change)
+    return q, jnp.zeros_like(q) if change is None else -_stationary_change(q, closing, change)
+
+
+def _stationary_change(q: Array, closing: ClosureProblem, slope: Array) -> Array:
+    """Return the `x` of least norm with `H x` nearest to a slope, for coordinates without units.
+
+    A small mechanism has curvatures along its lengths and its angles of such different sizes that the smaller ones
+    would count as zero.
+    """
+    size = jnp.asarray(closing[0].scales.coordinates)
+    return size * least_norm(size[:, None] * _curvature(q, closing) * size[None], size * slope)
 
 
 def _slope(q: Array, closing: ClosureProblem) -> Array:

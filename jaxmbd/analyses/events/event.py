@@ -240,7 +240,7 @@ def _check_quantity(equations: Equations, event: Event, of: Quantity, efforts: S
 
 
 def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None:
-    kind, unit = type(event.then).__name__, _unit(mechanism, along)
+    kind, unit = type(event.then).__name__, unit_of(mechanism, along)
     if unit not in (*_POSITIONS, ""):
         raise MechanismError(
             f"Event {event.name!r}: {kind} acts along a position [m or rad], and {_in_words(along)} is in {unit}. Name "
@@ -256,10 +256,11 @@ def effort_of(latch: str) -> str:
 def is_position(mechanism: Mechanism, of: Quantity) -> bool:
     """True if a quantity is known to depend on the position and the time only."""
     own = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Measure | Scaled)]
-    return isinstance(of, ChannelName) and of.name not in own and _unit(mechanism, of) in (*_POSITIONS, "s")
+    return isinstance(of, ChannelName) and of.name not in own and unit_of(mechanism, of) in (*_POSITIONS, "s")
 
 
-def _unit(mechanism: Mechanism, of: Quantity) -> str:
+def unit_of(mechanism: Mechanism, of: Quantity) -> str:
+    """The unit of a quantity, empty where it is not known."""
     if isinstance(of, ChannelName) and of.name == TIME:
         return "s"
     return channel_units(mechanism).get(of.name, "") if isinstance(of, ChannelName) else ""

@@ -28,7 +28,6 @@ from jaxmbd.integrate.formulations.formulation import (
 )
 
 _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
-_HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`
 
 
 def positions(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array) -> Float[Array, " k"]:
@@ -91,7 +90,10 @@ class Latches(eqx.Module):
 
 
 class LatchedFormulation(AbstractFormulation):
-    """A formulation with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
+    """A formulation with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them.
+
+    κ is the rate at which violations decay by default, as in `Stabilized`.
+    """
 
     of: AbstractFormulation
     latches: Latches
@@ -114,7 +116,8 @@ class LatchedFormulation(AbstractFormulation):
         rate, acceleration = jax.jvp(
             lambda t, q, v: rates(equations, along, t, q, v), (t, q, motion.v), (jnp.ones_like(t), qdot, motion.vdot)
         )
-        return compliance, compliance.solve(held, -acceleration - 2 * _HOLD * rate - _HOLD**2 * offset)
+        hold = equations.scales.decay
+        return compliance, compliance.solve(held, -acceleration - 2 * hold * rate - hold**2 * offset)
 
 
 def latched(formulation: AbstractFormulation, latches: Latches) -> AbstractFormulation:

@@ -21,7 +21,17 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
-from jaxmbd.analyses.events.event import Bounce, ChannelName, Event, Latch, Release, effort_of, is_position, read_one
+from jaxmbd.analyses.events.event import (
+    Bounce,
+    ChannelName,
+    Event,
+    Latch,
+    Release,
+    effort_of,
+    is_position,
+    read_one,
+    unit_of,
+)
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import LatchedFormulation, Latches, impact, latched, positions
 from jaxmbd.analyses.output_channels import Snapshot
@@ -30,7 +40,9 @@ from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Proje
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.solvers.switching import smallest_gap
 
-_NEAR = 2.0**10  # in units of rounding: a smaller distance from a value, or a smaller rate, counts as zero
+# In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
+# counts as zero.
+_NEAR = 2.0**10
 
 Solve = Callable[..., dfx.Solution]
 
@@ -123,7 +135,11 @@ class SegmentedIntegration:
         self.positions = all(is_position(equations.mechanism, event.quantity) for event in events)
         self.levels = jnp.stack([event.level for event in events]).astype(ts.dtype)
         self.sides = jnp.asarray([event.side for event in events])
-        self.near = _NEAR * jnp.finfo(ts.dtype).eps
+        scales, quantities = equations.scales, [event.quantity for event in events]
+        sizes = [scales.quantity(unit_of(equations.mechanism, of)) for of in quantities]
+        # The distances, and the rates, up to which quantities count as being on their values and as resting.
+        self.near = _NEAR * jnp.finfo(ts.dtype).eps * (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels))
+        self.slow = self.near / scales.time
         # If accelerations jump within `4 gap` after an event, the next segment starts up to `gap / 4` earlier.
         self.gap = jax.lax.stop_gradient(smallest_gap(ts[0], ts[-1]))
 
@@ -217,13 +233,12 @@ class SegmentedIntegration:
         distance, rate = self.distances_and_rates(equations, formulation, carry.t, carry.y[0], carry.y[1])
         distance, rate = jax.lax.stop_gradient((distance, rate))
         enabled = ~self._is_latched(carry.latches, carry.t)
-        tolerance = self.near * (1 + jnp.abs(self.levels))
         just = jnp.arange(len(self.events)) == carry.just
-        touching = jnp.abs(distance) <= tolerance * jnp.where(just, _NEAR, 1.0)
+        touching = jnp.abs(distance) <= self.near * jnp.where(just, _NEAR, 1.0)
         leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
         current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
         side = jnp.where(carry.side == 0, current, carry.side)
-        through = jnp.where(touching, side * rate < -tolerance, side * distance < 0)
+        through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
         return side, enabled, touching, enabled & through & ~carry.done
 
     def _height(

@@ -23,10 +23,11 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import check_independ
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
 
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
-_TURNING = 1e-6  # [rad/s]: axes that rotate more slowly count as fixed
+_TURNING = 1e-6  # [rad] in the unit of time that suits the mechanism: axes that rotate more slowly count as fixed
 
 
 class IndependentCoordinates(eqx.Module):
@@ -123,7 +124,8 @@ def turning_rates(mechanism: Mechanism, v: Array) -> dict[str, float]:
         owner = name.rpartition(".")[0]
         others = [values[n] for n in own_angular(mechanism) if n != name and n.rpartition(".")[0] == owner]
         rates[name] = float(np.linalg.norm(others))
-    return {name: rate for name, rate in rates.items() if rate > _TURNING}
+    least = _TURNING / float(unit_of_time(mechanism, unit_of_length(mechanism)))
+    return {name: rate for name, rate in rates.items() if rate > least}
 
 
 def own_angular(mechanism: Mechanism) -> list[str]:
@@ -141,7 +143,7 @@ def _weights(mechanism: Mechanism, v: Array, candidates: tuple[str, ...]) -> np.
     """
     turning = turning_rates(mechanism, v)
     rates = np.asarray([turning.get(name, 0.0) for name in candidates])
-    return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
+    return 1 + _AVOIDED * rates / (rates.max(initial=0.0) or 1.0)
 
 
 def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[str, ...]:

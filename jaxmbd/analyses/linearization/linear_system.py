@@ -16,12 +16,13 @@ from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.printing import readable
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: smaller speeds and accelerations count as zero
+_AT_REST = 1e-6  # in the mechanism's units of length and time: smaller speeds and accelerations count as zero
 
 
 class LinearizationWarning(UserWarning):
@@ -200,11 +201,10 @@ class LinearSystem(eqx.Module):
         return readable(self, lambda: f"{self._headline()}\n{self._modes()}", A=2, v=1, vdot=1, mass=2)
 
     def _headline(self) -> str:
-        largest_speed, largest_acceleration = (
-            float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot)
-        )
+        largest = lambda x: float(np.abs(np.asarray(x)).max(initial=0.0))  # noqa: E731
+        largest_speed, largest_acceleration, scales = largest(self.v), largest(self.vdot), Scales(self.mechanism)
         about = f"Linearised at t = {float(self.t):g} s, at rest."
-        if max(largest_speed, largest_acceleration) > _AT_REST:
+        if max(largest(self.v / scales.rates), largest(self.vdot / scales.rates * scales.time)) > _AT_REST:
             about = (
                 f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {largest_speed:.3g}, accelerations up to "
                 f"{largest_acceleration:.3g} (m, rad, s)."

@@ -33,7 +33,8 @@ from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_worl
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_NO_STRAIN = 1e-9  # [per unit of input]: smaller derivatives of constraints with respect to inputs count as zero
+# Per unit of input, in the units of the rows: smaller derivatives of constraints with respect to inputs count as zero.
+_NO_STRAIN = 1e-9
 
 
 def linearize(

@@ -22,7 +22,7 @@ from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
-from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops
+from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds, close_loops
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -154,8 +154,8 @@ class LinearizedMatrices(eqx.Module):
     """The matrices of `ẋ = A x + B u`, `y = C x + D u`, and the state `q`, `v`, `vdot` at which they are computed.
 
     `directions`: the generalized speeds for unit rates of the independent coordinates; `mass`: the mass matrix in these
-    directions; `strain`: the derivatives of `Φ` and `Φ̇` with respect to the inputs; `sizes`: the numbers of components
-    of the outputs.
+    directions; `strain`: the derivatives of `Φ` and `Φ̇`, without units (`Scales`), with respect to the inputs; `sizes`:
+    the numbers of components of the outputs.
     """
 
     A: Float[Array, "x x"]
@@ -189,7 +189,7 @@ def linearized(
     def flow(x: Array) -> tuple[Array, Array, list[Array], Array]:
         equations = small.with_inputs(x[k + n :])
         there = equations.at(t, q)
-        violation = jnp.concatenate([there.position(), there.velocity(v)])
+        violation = jnp.concatenate([there.position(), there.velocity(v)]) / jnp.tile(equations.scales.rows, 2)
         return *small.flow(equations, t, q + frame @ x[:k], v, independent + x[k : k + n]), violation
 
     qdot, vdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
@@ -251,7 +251,9 @@ class _LinearizedDynamics:
         """Return the generalized speeds that keep the joints closed, one column for each unit independent speed."""
         rows = np.asarray(self.choice.rows, dtype=int)
         stacked = jnp.concatenate([at.jacobian[rows], NamedCoordinateCorrection(self.choice.places).rows(at)])
-        return LeastSquaresQR(stacked).least_squares(jnp.eye(len(stacked), dtype=at.q.dtype)[:, len(rows) :])
+        scales = at.equations.scales
+        solve = RowsAndSpeeds(stacked, scales, scales.rows[rows]).least_squares
+        return solve(jnp.eye(len(stacked), dtype=at.q.dtype)[:, len(rows) :])
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """Return the derivative of the coordinates with respect to the independent ones."""

@@ -24,9 +24,10 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
-_STEP = 1e-3  # [rad, m]: the motion between the two instants whose matrices are compared
-_MOVING = 1e-6  # [m/s, rad/s]: slower states count as resting
+_STEP = 1e-3  # [rad, units of length]: the motion between the two instants whose matrices are compared
+_MOVING = 1e-6  # [rad, units of length] in a unit of time: slower states count as resting
 _LESS = 0.1  # other coordinates are chosen if the matrix changes by less than this share of its change before
 _NONE = 1e-9  # share of the largest entry: smaller changes count as zero
 _CONSTANT = 2.0**7  # units of rounding of the largest entry: smaller changes of the matrix count as errors
@@ -44,11 +45,11 @@ def with_constant_matrices(
     world axes, a governor in the coordinates of its joints. If there is none, axes that turn are refused: their
     eigenvalues of the instant are not those of the motion.
     """
-    fixed = frozen((mechanism, state))
-    fastest = float(np.abs(np.asarray(fixed[1].v)).max(initial=0.0))
+    fixed, scales = frozen((mechanism, state)), Scales(frozen(mechanism))
+    fastest = float(np.abs(np.asarray(fixed[1].v / scales.speeds)).max(initial=0.0))
     rates = turning_rates(mechanism, fixed[1].v)
     turning = [name for name in choice.places if name in rates]
-    if fastest <= _MOVING:
+    if fastest * float(scales.time) <= _MOVING:
         return choice, matrices, True
     time = _STEP / max([fastest, *rates.values()])
     constant = _NONE + _CONSTANT * float(jnp.finfo(state.q.dtype).eps)

@@ -107,6 +107,13 @@ def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
 
 
+def usual_tolerances(accuracy: Accuracy, dtype: Any, length: Any) -> tuple[float, Any]:
+    """The relative and the absolute tolerance of an accuracy, for a mechanism with this unit of length [m]."""
+    rtol, atol = TOLERANCES[accuracy, dtype == jnp.float64]
+    # One number serves lengths and angles: it has to be small for the smaller of the two.
+    return rtol, atol * (np if is_concrete(length) else jnp).minimum(length, 1.0)
+
+
 def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) -> dfx.PIDController:
     """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
@@ -114,10 +121,7 @@ def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) 
     `gentle`: limit the change of the step size to small factors, for implicit solvers, whose error is infinite if their
     iteration has not converged.
     """
-    usual_rtol, usual_atol = TOLERANCES[control.accuracy, ts.dtype == jnp.float64]
-    # One number serves lengths and angles: it has to be small for the smaller of the two.
-    least = (np if is_concrete(control.length) else jnp).minimum(control.length, 1.0)
-    default, given = (usual_rtol, usual_atol * least), (control.rtol, control.atol)
+    default, given = usual_tolerances(control.accuracy, ts.dtype, control.length), (control.rtol, control.atol)
     tolerances = [usual if own is None else own for own, usual in zip(given, default, strict=True)]
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in tolerances)
     norm = state_norm if control.control_speeds else position_norm

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns, spd_solver
+from jaxmbd.equations.linear_solve import pivot_columns, spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
@@ -20,6 +20,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     AbstractStackedCorrection,
     DependentCoordinateCorrection,
     NamedCoordinateCorrection,
+    RowsAndSpeeds,
     close_loops,
     consistent_speeds,
     index_of,
@@ -42,7 +43,8 @@ class ReducedEquations:
 
     def __init__(self, at: Configuration, correction: AbstractStackedCorrection) -> None:
         stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
-        self.at, self.correction, self.solve = at, correction, LeastSquaresQR(stacked).least_squares
+        scales = at.equations.scales
+        self.at, self.correction, self.solve = at, correction, RowsAndSpeeds(stacked, scales, scales.rows).least_squares
         masked = isinstance(correction, DependentCoordinateCorrection)
         self.marks = correction.independent.astype(at.q.dtype) if masked else jnp.ones(len(stacked) - rows, at.q.dtype)
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))

@@ -13,17 +13,18 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
     MassWeightedCorrection,
+    RowsAndSpeeds,
     apply_correction,
     close_loops,
     consistent_speeds,
 )
 from jaxmbd.model.body.checks import check_fields, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
 
 class StateDerivative(eqx.Module):
@@ -75,22 +76,24 @@ class Augmented(AbstractFormulation):
 
     `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; γ − 2α Φ̇ − β² Φ]`, so that `Φ̈ + 2α Φ̇ + β² Φ = 0`.
 
-    **Arguments:** `alpha`, `beta` `[1/s]`; without stabilisation, both zero, the drift grows quadratically with
-    time. A common choice for a fixed step h is `α = 1/h, β = √2/h`.
+    **Arguments:** `alpha`, `beta` `[1/s]`, by default 10 in the unit of time that suits the mechanism: one second at
+    one metre under gravity, and without gravity; `√(L/g)` for others. Without stabilisation, both zero, the drift grows
+    quadratically with time. A common choice for a fixed step h is `α = 1/h, β = √2/h`.
 
     Source: Baumgarte, Comput. Methods Appl. Mech. Eng. 1 (1972); Haug, *Computer Aided Kinematics and Dynamics of
     Mechanical Systems* (1989), §7.
     """
 
-    alpha: Scalar = eqx.field(converter=as_float, default=10.0)
-    beta: Scalar = eqx.field(converter=as_float, default=10.0)
+    alpha: Scalar | None = eqx.field(converter=as_float, default=None)
+    beta: Scalar | None = eqx.field(converter=as_float, default=None)
 
     def __check_init__(self) -> None:
-        check_fields("Augmented", self, zero=True, alpha="1/s", beta="1/s")
+        check_fields("Augmented", self, zero=True, **_given(self, alpha="1/s", beta="1/s"))
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
-        drift = 2 * self.alpha * at.velocity(v) + self.beta**2 * at.position()
+        alpha, beta = (_decay(own, equations.scales) for own in (self.alpha, self.beta))
+        drift = 2 * alpha * at.velocity(v) + beta**2 * at.position()
         vdot, lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v) - drift)
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
@@ -108,16 +111,17 @@ class Stabilized(AbstractFormulation):
     inner stages do not enter the accelerations, as they do through Baumgarte's terms, and the velocity noise that
     singular positions amplify is removed from every evaluation (`docs/methods.md` has the measurements).
 
-    **Arguments:** `rate` κ `[1/s]`, the decay rate of a position violation.
+    **Arguments:** `rate` κ `[1/s]`, the decay rate of a position violation, by default 10 in the unit of time that
+    suits the mechanism: one second at one metre under gravity, and without gravity; `√(L/g)` for others.
 
     Source: Gear, Leimkuhler, Gupta, J. Comput. Appl. Math. 12–13 (1985); Hairer, Wanner, *Solving ODEs II* (1996),
     §VII.2.
     """
 
-    rate: Scalar = eqx.field(converter=as_float, default=10.0)
+    rate: Scalar | None = eqx.field(converter=as_float, default=None)
 
     def __check_init__(self) -> None:
-        check_fields("Stabilized", self, zero=True, rate="1/s")
+        check_fields("Stabilized", self, zero=True, **_given(self, rate="1/s"))
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
@@ -127,9 +131,19 @@ class Stabilized(AbstractFormulation):
         remainder = system.apply_impulse(eta)
         v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
-        qdot = at.rate(v - self.rate * system.apply_impulse(mu))
+        qdot = at.rate(v - _decay(self.rate, equations.scales) * system.apply_impulse(mu))
         remainder_rate = system.inertia.solve(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
         return StateDerivative(qdot, vdot + remainder_rate, v, vdot, lam)
+
+
+def _given(formulation: AbstractFormulation, **units: str) -> dict[str, str]:
+    """The units of the fields that are not left to the default."""
+    return {name: unit for name, unit in units.items() if getattr(formulation, name) is not None}
+
+
+def _decay(given: Scalar | None, scales: Scales) -> Scalar:
+    """The decay rate of violations `[1/s]`, by default the one that suits the mechanism."""
+    return scales.decay if given is None else given
 
 
 def motion_of(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
@@ -177,7 +191,8 @@ class Kinematic(AbstractFormulation):
 
     `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
 
-    for as many independent rows as speeds. If rows are linearly dependent, the multipliers are those of least norm.
+    for as many independent rows as speeds. If rows are linearly dependent, the multipliers are those of least norm,
+    with lengths in the unit that suits the mechanism.
 
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6 and §6.4.
     """
@@ -186,5 +201,6 @@ class Kinematic(AbstractFormulation):
         at = equations.at(t, q)
         v = consistent_speeds(at, v, DeterminedCorrection())
         vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
-        lam = LeastSquaresQR(at.jacobian).least_norm(at.force(v) - at.inertia.times(vdot))
+        units = RowsAndSpeeds(at.jacobian, equations.scales, equations.scales.rows)
+        lam = units.least_norm(at.force(v) - at.inertia.times(vdot))
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)

@@ -7,6 +7,7 @@ solution is that of one more Newton step from it.
 """
 
 import abc
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."
@@ -186,20 +188,48 @@ class DeterminedCorrection(AbstractCorrection):
         return _least_squares(at.jacobian, at)
 
 
+class RowsAndSpeeds:
+    """Solves with a matrix `K (rows, nv)` of full column rank, in which rows and unknowns have no units.
+
+    So neither their errors nor what is least among several solutions depends on the mechanism's size. `of_constraints`:
+    the scales of its first rows, those of constraints. The rows below them are of single speeds, or of rates of
+    coordinates.
+    """
+
+    def __init__(self, K: Float[Array, "rows nv"], scales: Scales, of_constraints: Any) -> None:
+        self.speeds: Any = scales.speeds
+        of_speeds = jnp.max(jnp.abs(K[len(of_constraints) :]) * self.speeds[None], axis=1, initial=0.0)
+        of_speeds = jax.lax.stop_gradient(jnp.where(of_speeds > 0, of_speeds, 1.0))
+        self.rows = jnp.concatenate([of_constraints, of_speeds]) if len(of_speeds) else of_constraints
+        self.scaled = K * self.speeds[None] / self.rows[:, None]
+
+    def least_squares(self, b: Float[Array, "rows *more"]) -> Float[Array, "nv *more"]:
+        """The least-squares solution `x` of `K x ≈ b`."""
+        each = (-1, *(1,) * (b.ndim - 1))
+        return self.speeds.reshape(each) * self._factored.least_squares(b / self.rows.reshape(each))
+
+    def least_norm(self, f: Float[Array, " nv"]) -> Float[Array, " rows"]:
+        """The solution `y` of `Kᵀ y = f` with least norm."""
+        return self._factored.least_norm(self.speeds * f) / self.rows
+
+    @cached_property
+    def _factored(self) -> LeastSquaresQR:
+        return LeastSquaresQR(self.scaled)
+
+
 def _least_squares(K: Float[Array, "rows nv"], at: Configuration) -> tuple[Solve, Solve]:
     """The product with `K`, and the solve of `K x = b` with Levenberg's damping: rows `μ x = 0` are appended.
 
-    The rows of `C` and the unknowns have no units in the solve, so that the damping does not depend on the mechanism's
-    size. The rows below those of `C` are of single speeds, or of rates of coordinates.
+    Rows and unknowns have no units in the solve, so that the damping does not depend on the mechanism's size.
     """
-    scales: Any = at.equations.scales
-    columns, more = scales.speeds, K.shape[0] - at.equations.m
-    of_speeds = jnp.max(jnp.abs(K[at.equations.m :]) * columns[None], axis=1, initial=0.0)
-    rows = jnp.concatenate([scales.rows, jnp.where(of_speeds > 0, of_speeds, 1.0)]) if more else scales.rows
-    scaled = K * columns[None] / rows[:, None]
-    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(scaled), initial=0.0))
-    solve = LeastSquaresQR(jnp.concatenate([scaled, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
-    return lambda x: K @ x, lambda b: columns * solve(jnp.pad(b / rows[: len(b)], (0, sum(K.shape) - len(b))))
+    units = RowsAndSpeeds(K, at.equations.scales, at.equations.scales.rows)
+    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(units.scaled), initial=0.0))
+    damped = jnp.concatenate([units.scaled, shift * jnp.eye(K.shape[1], dtype=K.dtype)])
+    solve = LeastSquaresQR(damped).least_squares
+    return (
+        lambda x: K @ x,
+        lambda b: units.speeds * solve(jnp.pad(b / units.rows[: len(b)], (0, sum(K.shape) - len(b)))),
+    )
 
 
 def apply_correction(

@@ -1,9 +1,13 @@
-"""The unit of length that suits a mechanism, and the scales of its constraint rows, coordinates and speeds.
+"""The units of length and time that suit a mechanism, and the scales of its constraint rows, coordinates and speeds.
 
 A threshold in metres, or a sum of metres and radians, treats a watch and a crane differently. Searches, ranks and
 closure tolerances therefore use numbers without units: lengths in terms of a unit that suits the mechanism, angles in
 radians. The unit is a power of ten, so that it is constant when dimensions change a little: nothing has a derivative
 with respect to it, and mechanisms of about a metre are measured in metres.
+
+What takes a second at one metre takes ten at a hundred: under gravity `g` the times of similar motions are in
+proportion to `√(L/g)`. Rates, such as that at which constraint violations decay, are therefore numbers per unit of
+time, which is one second at one metre on earth.
 """
 
 from collections.abc import Mapping
@@ -18,7 +22,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, at_rows, frozen, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.force.force import AbstractForce
+from jaxmbd.model.force.force import AbstractForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import RackAndPinion, Rod
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -26,10 +30,14 @@ from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, Positio
 
 _LARGEST = 2.5  # a mechanism is at most so many units long, and at least a tenth of that
 _UNITS = 10.0 ** np.arange(-12, 13)  # [m]
+_EARTH = 10.0  # [m/s²], in terms of which gravity is measured
+_WEAK = 0.1  # gravity below this share of it (0.25 m/s²) says nothing of the pace of a mechanism
+DECAY = 10.0  # violations of constraints decay so many times in a unit of time, where the user does not say otherwise
 
 # A row whose residual has no declared unit: it may be a length or an angle. The stricter of the two scales is used.
 _UNKNOWN = 3
 _POWERS = {"m": 1, "m/s": 1, "rad": 0, "rad/s": 0, "1": 0, "m²": 2}
+_OF_MOTION = {"m": (1, 0), "m/s": (1, -1), "m/s²": (1, -2), "rad/s": (0, -1), "rad/s²": (0, -2), "s": (0, 1)}
 _UNIT_OF_RESIDUAL = {"F": "m", "M": "rad", "T": "m²"}  # by the load that the row's multiplier stands for
 
 
@@ -54,19 +62,21 @@ def _part_units(mechanism: Mechanism, part: Any) -> list[str]:
 
 
 class Scales(eqx.Module):
-    """The unit of length of a mechanism `[m]`, and what it makes of rows, coordinates and speeds.
+    """The units of length `[m]` and time `[s]` of a mechanism, and what they make of rows, coordinates and speeds.
 
     A residual, coordinate or speed divided by its scale is a number without a unit of length, which does not depend on
-    the size of the mechanism.
+    the size of the mechanism. Only `rates` have no unit of time either.
     """
 
     length: Scalar
+    time: Scalar
     row_powers: tuple[int, ...] = eqx.field(static=True)
     coordinate_powers: tuple[int, ...] = eqx.field(static=True)
     speed_powers: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.length = as_float(unit_of_length(mechanism))
+        self.time = as_float(unit_of_time(mechanism, self.length))
         self.row_powers = _powers_of(row_units(mechanism))
         self.coordinate_powers = _powers_of(mechanism.coordinate_units)
         self.speed_powers = tuple(_POWERS.get(unit, 0) for unit in mechanism.speed_units)
@@ -85,6 +95,21 @@ class Scales(eqx.Module):
     def speeds(self) -> Float[Array | np.ndarray, " nv"]:
         """The scale of each speed; one for speeds of a user's choice."""
         return self._of(self.speed_powers)
+
+    @property
+    def decay(self) -> Scalar:
+        """The rate `[1/s]` at which violations of constraints decay where the user does not say otherwise."""
+        return DECAY / self.time
+
+    @property
+    def rates(self) -> Float[Array | np.ndarray, " nv"]:
+        """The scale of each speed over a unit of time: speeds divided by it have no unit at all."""
+        return self.speeds / self.time
+
+    def quantity(self, unit: str) -> Any:
+        """The scale of a quantity of the motion, without units of length and time; one where it is not known."""
+        of_length, of_time = _OF_MOTION.get(unit, (0, 0))
+        return self.length**of_length * self.time**of_time
 
     def of(self, *units: str) -> Float[Array | np.ndarray, " k"]:
         """The scales of quantities with these units."""
@@ -113,9 +138,30 @@ def unit_of_length(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     """
     size = size_of(mechanism)
     lib = np if is_concrete(size) else jnp
+    return lib.where(size > 0, _power_of_ten(size), 1.0).astype(size.dtype)
+
+
+def unit_of_time(mechanism: Mechanism, length: Scalar | np.floating | np.ndarray) -> Any:
+    """Return the unit of time [s] that goes with a unit of `length`: `√(length/g)`, one second at one metre on earth.
+
+    `g` is the acceleration of gravity to a power of ten. Without gravity it is one second: stiffness, speeds and
+    drivers would say how fast a mechanism moves, but each of them may also be without effect, or change.
+    """
+    fields = [_value(part.acceleration) for part in mechanism.forces if isinstance(part, Gravity)]
+    if not fields:
+        return np.ones((), length.dtype)
+    lib = np if is_concrete(length, fields) else jnp
+    strength = lib.sqrt(sum(lib.sum(lib.asarray(field) ** 2) for field in fields)) / _EARTH
+    unit = _power_of_ten(strength)
+    weak = unit < 0.99 * _WEAK  # powers of ten are rounded
+    return lib.where(weak, 1.0, lib.sqrt(lib.asarray(length) / unit)).astype(length.dtype)
+
+
+def _power_of_ten(size: Any) -> Any:
+    """Return the power of ten in terms of which a number lies between 0.25 and 2.5."""
+    lib = np if is_concrete(size) else jnp
     units = _UNITS.astype(size.dtype)
-    unit = lib.min(lib.where(size <= _LARGEST * units, units, units[-1]))
-    return lib.where(size > 0, unit, 1.0).astype(size.dtype)
+    return lib.min(lib.where(size <= _LARGEST * units, units, units[-1]))
 
 
 def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
