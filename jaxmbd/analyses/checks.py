@@ -126,9 +126,11 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
         )
 
 
-def closed_enough(equations: Equations) -> Float[Array | np.ndarray, " m"]:
-    """Return the largest constraint residuals of a state that counts as assembled: 100 times the assembly tolerance."""
-    return 1e2 * row_limits(equations)
+def closed_enough(equations: Equations) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    """Return the largest constraint residuals of positions and of speeds of a state that counts as assembled: 100 times
+    the assembly tolerance, and as much in the mechanism's unit of time."""
+    limits = jnp.asarray(1e2 * row_limits(equations))
+    return limits, limits / equations.scales.time
 
 
 def check_assembled(

@@ -100,6 +100,18 @@ def test_motions_take_as_many_steps_at_all_sizes(make: Any, angle: float, coordi
         np.testing.assert_allclose(q, found[2][1], rtol=1e-6, atol=1e-6)
 
 
+def test_speeds_of_a_start_have_one_verdict_at_all_sizes() -> None:
+    """They may miss by some 1e-6 in units of length and time; at 0.1 mm it had been a hundredth of that."""
+    for L in (1e-4, 1.0, 1e5):
+        mechanism, second = four_bar(L, "absolute"), np.sqrt(L)
+        state = mbd.assemble(mechanism, {"A.angle": 1.0})
+        ts = second * np.linspace(0.0, 0.1, 2)
+        near, off = (eqx.tree_at(lambda s: s.v, state, state.v.at[0].add(miss * L / second)) for miss in (3e-7, 3e-5))
+        mbd.simulate(mechanism, near, ts)
+        with pytest.raises(mbd.AssemblyError, match=r"speeds"):
+            mbd.simulate(mechanism, off, ts)
+
+
 def test_violations_decay_in_the_time_of_the_mechanism() -> None:
     """At 100 m, whose unit of time is ten seconds, at one per second by default, and as fast as said otherwise."""
     mechanism = four_bar(1e2, "absolute")

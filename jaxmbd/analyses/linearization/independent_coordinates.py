@@ -46,7 +46,7 @@ class _ConstraintsAtState(eqx.Module):
     """The constraints at a state, with candidate speeds that are scaled by the inertia.
 
     `rows`: the constraint rows, without units; `named`: the rows of the named variables, of unit length; `position`,
-    `velocity`: `Φ` and `Φ̇`; `limits`: the values up to which these count as zero; `sides`: those of
+    `velocity`: `Φ` and `Φ̇`; `limits`, `speed_limits`: the values up to which these count as zero; `sides`: those of
     the joints.
     """
 
@@ -55,6 +55,7 @@ class _ConstraintsAtState(eqx.Module):
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
     limits: Float[Array, " m"]
+    speed_limits: Float[Array, " m"]
     sides: Float[Array, " sides"]
 
 
@@ -69,8 +70,7 @@ def _constraints_at(
     C = at.jacobian / equations.scales.rows[:, None]
     rows, named = (x @ basis / scale[None] for x in (C, NamedCoordinateCorrection(names).rows(at)))
     named = named / jnp.linalg.norm(named, axis=1)[:, None]
-    limits = jnp.asarray(closed_enough(equations))
-    return _ConstraintsAtState(rows, named, at.position(), at.velocity(v), limits, at.sides())
+    return _ConstraintsAtState(rows, named, at.position(), at.velocity(v), *closed_enough(equations), at.sides())
 
 
 def choose(
@@ -88,7 +88,7 @@ def choose(
     constraints, rolling = _constraints_at(*fixed, candidates, names or ()), nonholonomic_rows(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
-    limits = constraints.limits, constraints.limits
+    limits = constraints.limits, constraints.speed_limits
     check_assembled(mechanism, "state", constraints.position, constraints.velocity, *limits, constraints.sides)
     if not other_axes:
         _check_regular(fixed, constraints)
@@ -176,7 +176,8 @@ def _traced_choice(
     fits = rank_of(constraints.rows) + len(names) == mechanism.nv
     fits = fits & (rank_of(jnp.concatenate([constraints.rows, constraints.named])) == mechanism.nv)
     missed = jnp.stack([constraints.position, constraints.velocity])
-    closed = jnp.all(jnp.abs(missed) <= constraints.limits[None]) & ~is_opposed(constraints.sides)
+    limits = jnp.stack([constraints.limits, constraints.speed_limits])
+    closed = jnp.all(jnp.abs(missed) <= limits) & ~is_opposed(constraints.sides)
     q = raise_where(q, ~closed, Sentence("linearize: the state does not satisfy the constraints."))
     q = raise_where(q, ~fits, Sentence(f"linearize: {_quoted(names)} cannot be the independent coordinates here."))
     return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q

@@ -99,12 +99,12 @@ def verdict_at_start(
     mechanism's size; `strict`, true if the joints must be closed as `assemble` closes them, with their speeds, else
     only as at a saved time; `continued`, true if the state is that of a motion before, so that they need not.
     """
-    scales, assembled = equations.scales.rows, jnp.asarray(closed_enough(equations))
+    scales, (assembled, speed_limits) = equations.scales.rows, closed_enough(equations)
     tolerances = jnp.asarray(CLOSURE_TOLERANCE * scales if tolerance is None else tolerance * jnp.ones_like(scales))
     position, velocity, sides = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
     limits = tolerances if continued else assembled
     is_open = ~jnp.all(jnp.abs(position) <= (limits if strict else tolerances))
-    slides = ~jnp.all(jnp.abs(velocity) <= assembled)
+    slides = ~jnp.all(jnp.abs(velocity) <= speed_limits)
     result = first_failure(
         (~is_successful(state.result), state.result),
         (~valid, RESULTS.times_invalid),
@@ -113,7 +113,7 @@ def verdict_at_start(
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return StartVerdict(position, velocity, limits, assembled, tolerances, sides, result)
+    return StartVerdict(position, velocity, limits, speed_limits, tolerances, sides, result)
 
 
 def verdict(
