@@ -145,8 +145,7 @@ class Problem(eqx.Module):
             check_count("Problem: segments", segments, 1)
         self.stacks = stacked(listed)
         if stepsize_controller is None:
-            length = unit_of_length(self.parameters.mechanism_at({**self.parameters.start, **listed[0].own}))
-            usual = usual_tolerances(accuracy, self.stacks[0].experiment.ts.dtype, length)
+            usual = _usual_tolerances(self.parameters, accuracy, listed[0])
             rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
@@ -480,6 +479,11 @@ def _check(parameters: Parameters, instruments: dict[str, Instrument], experimen
                 f"Free parameter {name!r} has no effect: it needs where=lambda m: m['part'].number, or an instrument "
                 "that refers to it."
             )
+
+
+def _usual_tolerances(parameters: Parameters, accuracy: Accuracy, experiment: Experiment) -> tuple[float, Any]:
+    mechanism = parameters.mechanism_at({**parameters.start, **experiment.own})
+    return usual_tolerances(accuracy, experiment.ts.dtype, unit_of_length(mechanism))
 
 
 def _check_names(parameters: Parameters, instruments: dict[str, Instrument], experiments: list[Experiment]) -> None:

@@ -110,8 +110,10 @@ def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: s
 def _holding_effort(at: Configuration, coordinate: str) -> Scalar:
     still = jnp.zeros(at.mechanism.nv, at.q.dtype)
     G = jax.jacfwd(lambda v: at.coordinate(coordinate, v)[1])(still)
-    rows = jnp.concatenate([at.jacobian, G[None]])
-    return least_norm(rows.T, -at.force(still))[-1]
+    scales = at.equations.scales  # without them the rank of the rows would depend on the mechanism's size
+    speeds = jnp.asarray(scales.speeds)
+    rows = jnp.concatenate([scales.jacobian(at.jacobian), (speeds * G)[None]])
+    return least_norm(rows.T, -speeds * at.force(still))[-1]
 
 
 def crank_margins(ground: Any, crank: Any, coupler: Any, rocker: Any) -> Float[Array, "3"]:

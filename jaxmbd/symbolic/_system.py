@@ -42,7 +42,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
     automatic_choice,
     check_independent,
 )
-from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection
+from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.user_functions import call_user
@@ -265,19 +265,21 @@ _READ: Mapping[str, Callable[[PiecesAtInstant], Array]] = {
 @cached_on_disk
 def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
     of = system.instant(t, q, p)
-    rank = system.mechanism.nv + rank_of(of.C)  # M is regular
+    rank = system.mechanism.nv + rank_of(of.at.equations.scales.jacobian(of.C))  # M is regular
     return {"vQ": q, "vP": p, "rank": rank, **{name: read(of) for name, read in _READ.items()}}
 
 
 @cached_on_disk
 def _choice(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
     at = Equations(mechanism).at(t, q)
-    return at.jacobian, automatic_choice(at)
+    return at.equations.scales.jacobian(at.jacobian), automatic_choice(at)
 
 
 @cached_on_disk
 def _stacked(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array) -> Array:
-    return NamedCoordinateCorrection(names).stacked(Equations(mechanism).at(t, q))
+    equations = Equations(mechanism)
+    stacked = NamedCoordinateCorrection(names).stacked(equations.at(t, q))
+    return RowsAndSpeeds(stacked, equations.scales, equations.scales.rows).scaled
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:

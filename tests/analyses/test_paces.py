@@ -235,6 +235,18 @@ def test_loads_of_driven_motions_do_not_depend_on_the_size() -> None:
             np.testing.assert_allclose(value, of_a_metre, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_efforts_that_hold_do_not_depend_on_the_size(coordinates: str) -> None:
+    """The row of a rod is an area: at 0.1 mm it had counted as dependent on the others, as in the rank of `export`."""
+    found = []
+    for L in SIZES:
+        mechanism = spatial_four_bar(L, coordinates)
+        state = mbd.assemble(mechanism, {"A.angle": 0.3})
+        assert int(mbd.export(mechanism).at(state)["rank"]) == 2 * mechanism.nv - 1
+        found.append(float(mbd.optimal_design.holding_effort(mechanism, state, "A.angle")) / L**4)
+    np.testing.assert_allclose(found, found[2], rtol=1e-7)
+
+
 def test_closure_errors_are_those_of_one_metre() -> None:
     """`L²` times the error at one metre, its slope `L²` times, its curvature too: at 0.1 mm angles had counted as
     without curvature. The minimiser's own derivative is in that curvature."""

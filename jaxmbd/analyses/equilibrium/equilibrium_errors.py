@@ -76,13 +76,15 @@ def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
     """
     steady = balance.at(q)
     at = steady.position
-    lam = least_norm(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
+    scales = balance.equations.scales
+    C, speeds = scales.jacobian(at.jacobian), jnp.asarray(scales.speeds)
+    lam = least_norm(C.T, -speeds * steady.unbalance(jnp.zeros(balance.equations.m, q.dtype))) / scales.rows
 
     def force(q: Array, t: Scalar) -> Array:
         return eqx.tree_at(lambda b: b.t, balance, t).at(q).unbalance(lam)
 
     change = jax.jvp(force, (q, balance.t), (at.rate(steady.v), jnp.ones_like(balance.t)))[1]
-    change = change - at.jacobian.T @ least_norm(at.jacobian.T, change)
+    change = change - C.T @ least_norm(C.T, speeds * change) / speeds
     strength = steady.strength() * jnp.sqrt(jnp.diag(at.inertia.matrix()))
     return change / jnp.where(strength > 0, strength, 1.0)
 
