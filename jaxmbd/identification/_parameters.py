@@ -20,6 +20,7 @@ from jaxmbd.identification._priors import AbstractPrior
 from jaxmbd.identification._ranges import AbstractRange, Unbounded
 from jaxmbd.model.body.checks import check_finite, check_instance, check_mapping, check_some
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.user_functions import call_user
 
 Build = Callable[[dict[str, Any]], Mechanism]
@@ -83,6 +84,10 @@ class Parameters(eqx.Module):
     inputs: dict[str, AbstractPlace]
     order: tuple[str, ...] = eqx.field(static=True)  # the names as the user has listed them; JAX sorts dictionaries
     fixed: dict[str, Any] = eqx.field(default_factory=dict)
+
+    def unit_of_length(self, own: Mapping[str, Any]) -> Any:
+        """Return the unit of length [m] that suits the mechanism at the start, with an experiment's own values."""
+        return unit_of_length(self.mechanism_at({**self.start, **own}))
 
     def mechanism_at(self, values: Mapping[str, Any]) -> Mechanism:
         """Return the mechanism for physical values of the parameters, and for inputs."""

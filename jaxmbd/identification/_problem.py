@@ -44,7 +44,6 @@ from jaxmbd.model.body.checks import (
     check_number,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.scales import unit_of_length
 
 
 class Unknowns(NamedTuple):
@@ -145,7 +144,7 @@ class Problem(eqx.Module):
             check_count("Problem: segments", segments, 1)
         self.stacks = stacked(listed)
         if stepsize_controller is None:
-            usual = _usual_tolerances(self.parameters, accuracy, listed[0])
+            usual = usual_tolerances(accuracy, listed[0].ts.dtype, self.parameters.unit_of_length(listed[0].own))
             rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
@@ -479,11 +478,6 @@ def _check(parameters: Parameters, instruments: dict[str, Instrument], experimen
                 f"Free parameter {name!r} has no effect: it needs where=lambda m: m['part'].number, or an instrument "
                 "that refers to it."
             )
-
-
-def _usual_tolerances(parameters: Parameters, accuracy: Accuracy, experiment: Experiment) -> tuple[float, Any]:
-    mechanism = parameters.mechanism_at({**parameters.start, **experiment.own})
-    return usual_tolerances(accuracy, experiment.ts.dtype, unit_of_length(mechanism))
 
 
 def _check_names(parameters: Parameters, instruments: dict[str, Instrument], experiments: list[Experiment]) -> None:
