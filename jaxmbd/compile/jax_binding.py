@@ -16,10 +16,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.jax_internals import Primitive, ad, batching, default_platform, mlir, partial_eval
+from jaxmbd.compile.jax_internals import (
+    Primitive,
+    ad,
+    batching,
+    default_platform,
+    divide,
+    is_partitioned,
+    mlir,
+    partial_eval,
+)
+from jaxmbd.compile.mesh import BatchAxes, divided, in_mesh_of, placed_by_xla, varying_alike
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
@@ -38,6 +47,7 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
     differentiated in forward mode only, which is then faster.
     """
 
+    @placed_by_xla
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         entry = _look_up(function, leaves, tree, forward)
@@ -50,24 +60,11 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
         likes, structure = jax.tree.flatten(results)
         values = operands
         if not program.is_identity:
-            values = run_p.bind(*_varying_alike(operands), function=program, batch=0)
+            values = run_p.bind(*varying_alike(operands), function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
         return jax.tree.unflatten(structure, values)
 
     return call
-
-
-def _varying_alike(operands: list[Any]) -> list[Any]:
-    """Inside `jax.shard_map`, cast all operands to vary along every mesh axis along which any of them varies.
-
-    JAX transposes this cast to the sum over the mesh that the cotangents of the replicated operands need.
-    """
-    varying = [jax.typeof(x).mat.varying for x in operands]
-    axes = frozenset().union(*varying)
-    return [
-        jax.lax.pcast(x, tuple(sorted(axes - present)), to="varying") if axes - present else x
-        for x, present in zip(operands, varying, strict=True)
-    ]
 
 
 def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
@@ -154,17 +151,7 @@ def _varying(function: TracedFunction, is_batched: list[bool]) -> list[bool]:
 def _abstract_eval(*operands: Any, function: TracedFunction, batch: int) -> Any:
     varying = _varying(function, _is_batched(function, operands))
     shapes = [(batch, *x.shape) if varies else x.shape for x, varies in zip(function.results, varying, strict=True)]
-    return [_in_mesh_of(operands, x.update(shape=shape)) for x, shape in zip(function.results, shapes, strict=True)]
-
-
-def _in_mesh_of(operands: Any, result: Any) -> Any:
-    """The type of a result in the mesh of the operands, varying along its manual axes as they do."""
-    mesh = next((x.sharding.mesh for x in operands if not x.sharding.mesh.empty), None)
-    if mesh is None:
-        return result
-    axes = frozenset().union(*(x.mat.varying for x in operands))
-    whole = NamedSharding(mesh, PartitionSpec(*[None] * result.ndim))
-    return result.update(sharding=whole, manual_axis_type=ManualAxisType(varying=axes))
+    return [in_mesh_of(operands, x.update(shape=shape)) for x, shape in zip(function.results, shapes, strict=True)]
 
 
 @run_p.def_impl
@@ -219,10 +206,30 @@ def _run_by_xla(*operands: Any, function: TracedFunction, batch: int) -> Any:
     return [x if varies else x[0] for x, varies in zip(results, _varying(function, is_batched), strict=True)]
 
 
+def _divided(*operands: Any, function: TracedFunction, batch: int) -> list[Any]:
+    """The same call, divided among devices: blocks of instances are written out, since they may be on several."""
+    is_batched = _is_batched(function, operands)
+    pairs = zip(operands, is_batched, strict=True)
+    operands = tuple(jnp.repeat(x, batch // len(x), axis=0) if batched else x for x, batched in pairs)
+    of_operands, of_results = (
+        tuple((0,) if batched else () for batched in each) for each in (is_batched, _varying(function, is_batched))
+    )
+
+    def part(sizes: tuple[int], *arrays: Any) -> list[Any]:
+        return run_p.bind(*arrays, function=function, batch=sizes[0])
+
+    assert function.program is not None
+    axes, key = BatchAxes((batch,), of_operands, of_results), register(function.program)
+    return divided(part, axes, [np.array([key], np.uint64).view(np.int32)])(*operands)
+
+
 def _lower_for_vm(context: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
-    if vm() is None or function.program is None:
-        return mlir.lower_fun(_run_by_xla, multiple_results=True)(context, *operands, function=function, batch=batch)
+    in_jax = _run_by_xla if vm() is None or function.program is None else None
+    in_jax = _divided if in_jax is None and batch and is_partitioned(context) else in_jax
+    if in_jax is not None:
+        return mlir.lower_fun(in_jax, multiple_results=True)(context, *operands, function=function, batch=batch)
     dtype, program = np.dtype(function.results[0].dtype), function.program
+    assert program is not None
     tables = [table.astype(dtype) for table in program.constant_tables]
     context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
     arguments = (*operands, *map(mlir.ir_constant, tables))
@@ -267,6 +274,7 @@ def registering() -> Iterator[dict[int, Program]]:
         _collected.reset(token)
 
 
+divide(run_p)
 mlir.register_lowering(run_p, mlir.lower_fun(_run_by_xla, multiple_results=True))
 mlir.register_lowering(run_p, _lower_for_vm, platform="cpu")
 

@@ -7,8 +7,10 @@ and `tests/test_upstream.py` fails with that sentence when one of them is gone.
 from typing import Any
 
 import jax
+from jax._src import dispatch
 from jax.core import ShapedArray as ShapedArray
 from jax.experimental.compilation_cache import compilation_cache
+from jax.experimental.custom_partitioning import custom_partitioning as custom_partitioning
 from jax.extend.core import ClosedJaxpr as ClosedJaxpr
 from jax.extend.core import Jaxpr as Jaxpr
 from jax.extend.core import Literal as Literal
@@ -38,6 +40,8 @@ USED = {
     "jax.interpreters.partial_eval.dce_jaxpr": "it is checked of which arguments a user's function makes use",
     "jax.core.ShapedArray": "primitives say the types of their results",
     "jax.experimental.compilation_cache.compilation_cache.reset_cache": "compiled functions are written to disk",
+    "jax._src.dispatch.prim_requires_devices_during_lowering": "programs and sweeps are divided among devices",
+    "jax.experimental.custom_partitioning.custom_partitioning": "each device computes its part of a sharded batch",
 }
 
 
@@ -82,6 +86,21 @@ def default_platform() -> str:
     config: Any = jax.config
     device = config.jax_default_device
     return jax.default_backend() if device is None else getattr(device, "platform", device)
+
+
+def divide(primitive: Primitive) -> None:
+    """Have JAX tell the lowering rule of a primitive for which mesh it lowers; see `is_partitioned`."""
+    dispatch.prim_requires_devices_during_lowering.add(primitive)
+
+
+def is_partitioned(context: Any) -> bool:
+    """True if what is being lowered will be divided by XLA among the devices of a mesh.
+
+    False inside of `jax.shard_map` over the whole mesh, where it has been divided already.
+    """
+    axes = context.module_context.axis_context
+    several, mesh = getattr(axes, "num_devices", 1) > 1, getattr(axes, "abstract_mesh", None)
+    return several and mesh is not None and axes.device_assignment is not None
 
 
 def unloaded_executable(compiled: jax.stages.Compiled) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxmbd.arrays import constant, is_concrete, is_local
 from jaxmbd.compile import ldlt_primitive, ssa_rules
 from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
+from jaxmbd.compile.mesh import outside_meshes, placed_by_xla
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
 from jaxmbd.compile.rules.interpreter import Interpreter
@@ -24,8 +25,6 @@ from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode,
 from jaxmbd.compile.targets.numpy_code.code import run as run_code
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.errors import MechanismError
-
-_NO_MESH = jax.sharding.AbstractMesh((), ())
 
 
 class TracedFunction:
@@ -176,7 +175,7 @@ def traced(
     It is traced outside of any mesh: the result is cached and reused inside `jax.shard_map`, and programs do not depend
     on a mesh.
     """
-    with jax.sharding.use_abstract_mesh(_NO_MESH):
+    with outside_meshes():
         jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
     return TracedFunction(jaxpr, range(len(types)), linear, dependencies, returns_primal)
 
@@ -254,7 +253,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
             if code is not None:
                 with suppress(StoppedError):  # by a user's check, whose error XLA raises
                     return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
-        return run(tree, others, is_for_known_values(), arrays)
+        return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
 
     @lru_cache(maxsize=256)
     def known(tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool) -> tuple[NumpyCode | None, Any]:

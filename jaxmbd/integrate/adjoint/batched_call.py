@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.compile.mesh import BatchAxes
 from jaxmbd.integrate.adjoint.steps import NativeCall
 
 
@@ -44,6 +45,22 @@ class BatchedCall:
     def size(self) -> int:
         """The number of instances; zero if there are no batches of them."""
         return math.prod(self._sizes(self._inner)) if self._inner else 0
+
+    @property
+    def axes(self) -> BatchAxes:
+        """The levels of instances among the leading axes of the primitive's operands and results."""
+        levels = [*reversed(range(len(self.batches)))]
+        place = {level: k for k, level in enumerate(self._inner)}
+        of = [[k for k in levels if self.batches[k].has_axis[i]] for i in range(len(self.batches[0].has_axis))]
+        count = len(self.native.results if self.native.order is None else self.native.order)
+        operands, results = (tuple(tuple(map(place.get, each)) for each in arrays) for arrays in (of, [levels] * count))
+        return BatchAxes((*self._sizes(self._inner),), operands, results)
+
+    def part(self, sizes: Sequence[int]) -> "BatchedCall":
+        """The same call for a part of the instances: as many as these sizes of the levels in `axes`."""
+        of_level = dict(zip(self._inner, sizes, strict=True))
+        batches = tuple(batch._replace(size=of_level.get(k, batch.size)) for k, batch in enumerate(self.batches))
+        return BatchedCall(self.native, batches, self.first, tuple(self._along))
 
     @cached_property
     def types(self) -> list[jax.ShapeDtypeStruct]:

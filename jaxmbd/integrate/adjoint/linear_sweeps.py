@@ -26,7 +26,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.compile.cache.identity import EXPANSIONS
-from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, default_platform, mlir
+from jaxmbd.compile.jax_internals import (
+    Primitive,
+    ShapedArray,
+    ad,
+    batching,
+    default_platform,
+    divide,
+    is_partitioned,
+    mlir,
+)
+from jaxmbd.compile.mesh import divided
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
 from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.compile.targets.launcher import launched
@@ -109,10 +119,12 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     primitive.multiple_results = True
     short = name.removeprefix("jaxmbd_")
 
-    def native(platform: str, *arrays: Any, batches: Batches, **settings: Any) -> Any:
+    def lowered(platform: str, context: Any, *operands: Any, batches: Batches, **settings: Any) -> Any:
         run = _NATIVE[platform]
-        call = batched_call(short, len(arrays), batches, _MANY if run is _by_vm else None, settings)
-        return evaluate(*arrays, batches=batches, **settings) if call is None else run(short, call, arrays)
+        call = batched_call(short, len(operands), batches, _MANY if run is _by_vm else None, settings)
+        alone = partial(evaluate, batches=batches, **settings)
+        function = alone if call is None else _whole_or_divided(run, short, call, context)
+        return mlir.lower_fun(function, multiple_results=True)(context, *operands)
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         function = partial(compute, **settings)
@@ -153,9 +165,10 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     primitive.def_impl(at_once)
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched
+    divide(primitive)
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
     for platform in _NATIVE:
-        mlir.register_lowering(primitive, mlir.lower_fun(partial(native, platform), multiple_results=True), platform)
+        mlir.register_lowering(primitive, partial(lowered, platform), platform)
     return primitive
 
 
@@ -172,6 +185,14 @@ def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> 
     results = [[list(x.shape), np.dtype(x.dtype).name] for x in call.types]
     found = at.emit("motion", operands, len(results), name=name, dtype=dtype, results=results)
     return at.inline(jax.make_jaxpr(lambda *x: call.apart(x))(*call.types), found)
+
+
+def _whole_or_divided(run: Callable[..., Any], name: str, call: BatchedCall, context: Any) -> Callable[..., Any]:
+    """One call for all instances; if these are on several devices, one on each."""
+    if not (call.size and is_partitioned(context)):
+        return lambda *arrays: run(name, call, arrays)
+    parts = lambda sizes, *arrays: run(name, call.part(sizes), arrays)  # noqa: E731
+    return divided(parts, call.axes, call.native.settings(call.size))
 
 
 def _by_vm(name: str, call: BatchedCall, arrays: Sequence[Any]) -> list[Any]:
