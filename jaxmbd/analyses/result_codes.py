@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from jaxmbd.compile.cache.cached_function import whole_in_meshes
 from jaxmbd.compile.equinox_internals import any_instance, report_error
 from jaxmbd.compile.jax_internals import default_platform
+from jaxmbd.compile.mesh import gathered
 from jaxmbd.compile.targets.build_vm import RAISE, vm
 from jaxmbd.errors import printable
 
@@ -154,6 +156,7 @@ class _EquinoxRuntimeError(RuntimeError):
     """`equinox.filter_jit` recognises its own errors by this name, and raises `EquinoxRuntimeError` with their text."""
 
 
+@whole_in_meshes
 @eqx.filter_jit
 def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *details: Array) -> Any:
     """Return the arrays `values` unchanged; if `failed`, raise with the text `describe(*details)` at run time.
@@ -175,7 +178,7 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     like, room = jax.ShapeDtypeStruct((), bool), jax.ShapeDtypeStruct((_ROOM,), np.uint8)
 
     def call() -> Array:
-        text = jax.pure_callback(written, room, failed, *details, vmap_method="broadcast_all")
+        text = jax.pure_callback(written, room, *gathered([failed, *details]), vmap_method="broadcast_all")
         return jax.ffi.ffi_call(RAISE, like, vmap_method="broadcast_all")(text) if raises_first else text[0] > 0
 
     raised = jax.lax.cond(any_instance(failed), call, lambda: jnp.zeros((), bool))

@@ -108,7 +108,7 @@ def simulate(
       pay, then by compiled code; `diffrax` runs everything else. `"native"` waits for the compiled code (seconds, once
       on a computer), which is several times faster; `"interpreter"` and `"diffrax"` do not use it. On an NVIDIA GPU
       all instances of a batch run as one kernel, which is `"native"`; by default diffrax's loop serves mechanisms too
-      large for its compiler. Inside `jax.shard_map`, for several GPUs, set `check_vma=False`;
+      large for its compiler. Of a batch over several devices each runs its own instances;
     - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`; by default 1e-2 rad
       and 1e-2 of the unit of length that suits the mechanism (a power of ten: 1 m for sizes from 0.25 to 2.5 m);
     - `continued`: true if the state is that of a motion before. Joints may then be open by `closure_tolerance` at the

@@ -13,10 +13,11 @@ import numpy as np
 from jaxmbd.arrays import frozen, is_concrete, is_local
 from jaxmbd.compile.cache.array_types import types_of
 from jaxmbd.compile.cache.call_primitive import call_p
-from jaxmbd.compile.cache.calls import FlatCall
+from jaxmbd.compile.cache.calls import FlatCall, traced
 from jaxmbd.compile.cache.disk_cache import first_calls
-from jaxmbd.compile.cache.structure import ARRAY
+from jaxmbd.compile.cache.structure import ARRAY, filled
 from jaxmbd.compile.jax_internals import settings_of_tracing, watches_values
+from jaxmbd.compile.mesh import is_in_shard_map, placed_by_xla, varying_alike
 from jaxmbd.compile.tracing import as_static
 from jaxmbd.progress import announcing
 
@@ -27,7 +28,7 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     The same holds for its first derivatives, outside of `jit` and `vmap`. While JAX's disk cache is on, the
     code, and later the executable, are stored there.
     """
-    usual = announcing(function, eqx.filter_jit)
+    usual = whole_in_meshes(announcing(function, eqx.filter_jit))
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -38,11 +39,32 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
         if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(is_local, frozen(arrays))):
             with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
                 return usual(*arguments)
-        others = tuple(ARRAY if eqx.is_array(leaf) else as_static(leaf) for leaf in leaves)
-        flat = FlatCall(types_of(arrays), function, tree, others, settings_of_tracing())
+        flat = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing())
         ready = first_calls(flat)
         if not ready.is_closed:
             return usual(*arguments)
-        return ready.unflattened(ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
+        return filled(ready.like, ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
 
     return call
+
+
+def whole_in_meshes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; in a mesh, as one call of which JAX sees the types of arguments and results alone."""
+    elsewhere = placed_by_xla(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        if is_in_shard_map() and not is_concrete(arrays):
+            whole = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing(), in_mesh=True)
+            found = traced(whole)
+            if found.is_closed(whole):
+                return filled(found.like, call_p.bind(*varying_alike(arrays), call=whole))
+        return elsewhere(*arguments)
+
+    return call
+
+
+def _static(leaves: list[Any]) -> tuple[Any, ...]:
+    return tuple(ARRAY if eqx.is_array(leaf) else as_static(leaf) for leaf in leaves)

@@ -18,24 +18,32 @@ from jaxmbd.compile.cache.calls import (
     Linearization,
     LinearMap,
     Pushforward,
+    Traced,
     Transpose,
     as_function,
     traced,
 )
 from jaxmbd.compile.cache.disk_cache import first_calls
+from jaxmbd.compile.cache.first_calls import FirstCalls
 from jaxmbd.compile.cache.identity import EXPANSIONS
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir, partial_eval
+from jaxmbd.compile.mesh import in_mesh_of, outside_meshes
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES
 
 call_p = Primitive("jaxmbd_call")
 call_p.multiple_results = True
 
 
+def _types(call: Call) -> FirstCalls | Traced:
+    """What has the types of the results of a call, and their structure."""
+    return traced(call) if call.in_mesh else first_calls(call)
+
+
 def _result_types(call: Call) -> tuple[Type, ...]:
     if isinstance(call, LinearMap):  # whose transpose alone is run by `jax.grad`
-        linearization = first_calls(call.base)
+        linearization = _types(call.base)
         return tuple(x for x in linearization.results[: len(linearization.like[0])] if has_tangent(x))
-    return first_calls(call).results
+    return _types(call).results
 
 
 @call_p.def_impl
@@ -44,15 +52,22 @@ def _evaluate(*arrays: Any, call: Call) -> list[Any]:
 
 
 @call_p.def_abstract_eval
-def _abstract_eval(*_: Any, call: Call) -> list[Any]:
-    return [ShapedArray(*each) for each in _result_types(call)]
+def _abstract_eval(*operands: Any, call: Call) -> list[Any]:
+    return [in_mesh_of(operands, ShapedArray(*each)) for each in _result_types(call)]
 
 
 def _by_xla(*arrays: Any, call: Call) -> list[Any]:
     return as_function(call)(*arrays)
 
 
-mlir.register_lowering(call_p, mlir.lower_fun(_by_xla, multiple_results=True))
+def _lowered(context: Any, *operands: Any, call: Call) -> Any:
+    """The lowering rule: the call is compiled for the arrays of one device, as outside of meshes."""
+    plain = [ShapedArray(*each) for each in call.types]
+    with outside_meshes():
+        return mlir.lower_fun(_by_xla, multiple_results=True)(context.replace(avals_in=plain), *operands, call=call)
+
+
+mlir.register_lowering(call_p, _lowered)
 EXPANSIONS["jaxmbd_call"] = _by_xla
 CALL_RULES["jaxmbd_call"] = lambda at, equation, operands: at.inline(
     traced(equation.params["call"]).trace.jaxpr, operands
@@ -91,7 +106,7 @@ def _partial_eval_rule(trace: Any, *operands: Any, call: Call) -> Any:
         if all(x is not None for x in primals):
             linearization = Linearization(types_of(primals), call.base, call.moving)
             results = _bind(primals, linearization)
-            count = len(first_calls(linearization).like[0])
+            count = len(_types(linearization).like[0])
             inputs = [*map(trace.new_const, results[count:]), *operands[len(primals) :]]
             linear = LinearMap(types_of(results[count:]) + call.types[len(primals) :], linearization)
             return *results[:count], *trace.default_process_primitive(call_p, inputs, {"call": linear})

@@ -5,7 +5,7 @@ They are traced from the jaxpr of the call that they come from, so that no Pytho
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from jaxmbd.compile.cache.structure import ARRAY
 from jaxmbd.compile.cache.user_calls import Placeholder, UserFunction, plain, watched
 from jaxmbd.compile.jax_binding import registering
 from jaxmbd.compile.jax_internals import jaxpr_as_fun
+from jaxmbd.compile.mesh import outside_meshes
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.tracing import for_known_values, of_static
 from jaxmbd.progress import announced
@@ -37,6 +38,10 @@ class Traced(NamedTuple):
     programs: dict[int, Program]
     linear: Any
 
+    def is_closed(self, call: "Call") -> bool:
+        """False if a function among the arguments closes over a tracer, which JAX makes a further argument."""
+        return len(self.trace.jaxpr.in_avals) == len(call.types)
+
     @property
     def results(self) -> tuple[Type, ...]:
         """The types of the results."""
@@ -48,7 +53,8 @@ class FlatCall:
     """A call of a function with arguments that are trees.
 
     `tree`, `others`: the structure of its arguments, and their leaves with `ARRAY` in place of the arrays; `types`: of
-    the arrays; `settings`: those of JAX under which it is traced.
+    the arrays; `settings`: those of JAX under which it is traced. `in_mesh`: True inside `jax.shard_map`, where the
+    values are not known, and the call is a part of what is compiled.
     """
 
     types: tuple[Type, ...]
@@ -56,6 +62,7 @@ class FlatCall:
     tree: Any
     others: tuple[Any, ...]
     settings: tuple[Any, ...]
+    in_mesh: bool = False
 
     @property
     def name(self) -> str:
@@ -64,8 +71,9 @@ class FlatCall:
 
     @cached_property  # they are to be the same functions as long as what was traced with them is in use
     def watched(self) -> list[Any]:
-        """The leaves, with users' functions as `UserFunction`s."""
-        return [watched(of_static(x)) for x in self.others]
+        """The leaves, with users' functions as `UserFunction`s where the call may be stored."""
+        leaves = map(of_static, self.others)
+        return [*leaves] if self.in_mesh else [*map(watched, leaves)]
 
     @property
     def users(self) -> list[UserFunction]:
@@ -98,6 +106,11 @@ class _Derived:
 
     types: tuple[Type, ...]
     base: "Call"
+
+    @property
+    def in_mesh(self) -> bool:
+        """True inside `jax.shard_map`."""
+        return self.base.in_mesh
 
     @property
     def name(self) -> str:
@@ -218,7 +231,8 @@ def traced(call: Call) -> Traced:
         results, *found = call.apply(arrays)
         return results
 
-    with registering() as programs, for_known_values():
+    kind = nullcontext() if call.in_mesh else for_known_values()
+    with registering() as programs, outside_meshes(), kind:
         trace = jax.jit(flat).trace([struct_of(x) for x in call.types])
     like, linear = found
     return Traced(trace, like, programs, linear)

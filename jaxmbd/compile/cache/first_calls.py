@@ -16,7 +16,7 @@ from jaxmbd.compile.cache.array_types import Type
 from jaxmbd.compile.cache.calls import Call, traced
 from jaxmbd.compile.cache.entry import Entry
 from jaxmbd.compile.cache.executable import described, loaded
-from jaxmbd.compile.cache.structure import ARRAY, is_encodable
+from jaxmbd.compile.cache.structure import is_encodable
 from jaxmbd.compile.jax_binding import register, registering
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.numpy_code.code import Budget, NumpyCode, StoppedError, code_from, plain, run
@@ -51,11 +51,6 @@ class FirstCalls:
                 self._begin()
         self._budget = Budget(_RUNS * (self._code.size + _MORE if self._code is not None else 0))
 
-    def unflattened(self, arrays: list[Any]) -> Any:
-        """The result that contains these arrays."""
-        values, (leaves, tree) = iter(arrays), jax.tree.flatten(self.like)
-        return jax.tree.unflatten(tree, [next(values) if x is ARRAY else x for x in leaves])
-
     def run(self, arrays: list[Any]) -> list[Any]:
         """The arrays of the result."""
         code = self._code
@@ -88,7 +83,7 @@ class FirstCalls:
         with self._call.announced():
             trace, self.like, programs, _ = found = traced(self._call)
         self.results = found.results
-        self.is_closed = len(trace.jaxpr.in_avals) == len(self._call.types)  # JAX makes tracers further arguments
+        self.is_closed = found.is_closed(self._call)
         if not self.is_closed or jax.default_backend() != "cpu" or vm() is None:
             return
         with suppress(UnsupportedError), registering() as more:

@@ -6,9 +6,11 @@ libraries that are already imported, field by field: constructors do not run, an
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 
 _LIBRARIES = {"jaxmbd", "equinox", "diffrax", "optimistix", "lineax"}
 _PLAIN = (type(None), bool, int, float, str)
@@ -23,6 +25,12 @@ class _Array:
 
 
 ARRAY = _Array()
+
+
+def filled(like: Any, arrays: Sequence[Any]) -> Any:
+    """A structure with these arrays in place of `ARRAY`."""
+    values, (leaves, tree) = iter(arrays), jax.tree.flatten(like)
+    return jax.tree.unflatten(tree, [next(values) if x is ARRAY else x for x in leaves])
 
 
 def encoded(value: Any) -> Any:
