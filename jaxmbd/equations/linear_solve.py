@@ -13,6 +13,7 @@ from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program, prefers_programs
 from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
+from jaxmbd.compile.mesh import varying_alike
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
@@ -132,6 +133,7 @@ def else_by_singular_values(is_exact: Bool[Array, ""], value: Array, others: Cal
     """A value that costs no singular values, where it `is_exact`; else another one, which is not computed unless some
     instance of a batch needs it."""
     needs = any_instance(~is_exact)
+    value, is_exact = varying_alike([value, is_exact])
     return jax.lax.cond(needs, lambda: jnp.where(is_exact, value, others()), lambda: value)
 
 
