@@ -47,8 +47,12 @@ def compared(function, *ways):
     return [[x.tolist() for x in batch] for batch in ([jnp.stack(x) for x in zip(*alone)], *batches)]
 """
 QUICK = f"""{MODELS}
-model = pendulum("absolute")
-found = {{"assemble": compared(lambda a: state(model, a).q, jax.vmap, mapped)}}
+from jaxmbd.equations.linear_solve import rank_of
+model, rows = pendulum("absolute"), lambda a: jnp.asarray([[a, 0.3, 0.0], [0.3, 0.3, 0.0]])
+found = {{
+    "assemble": compared(lambda a: state(model, a).q, jax.vmap, mapped),
+    "rank": compared(lambda a: rank_of(rows(a)), jax.vmap, mapped),
+}}
 """
 SLOW = f"""{MODELS}
 absolute, joint, spatial = pendulum("absolute"), pendulum("joint"), linkage()
@@ -69,8 +73,8 @@ cases = {{
     "events": (lambda a: motion(joint, a, events=[bounce])["A.angle"], local),
     "gradient": (jax.value_and_grad(end), both),
     "tangent": (lambda a: jax.jvp(end, (a,), (2.0,)), sharded),
-    "kinematics": (lambda a: mbd.kinematics(driven, TIMES * (1 + a))["bar.position"], both),
-    "equilibrium": (lambda a: mbd.equilibrium(joint, state(joint, a - 1.5)).q, local),
+    "kinematics": (lambda a: mbd.kinematics(driven, TIMES * (1 + a))["bar.position"], sharded),
+    "equilibrium": (lambda a: mbd.equilibrium(joint, state(joint, a - 1.5))["A.angle"], local),
     "linearize": (lambda a: mbd.linearize(joint, state(joint, a), independent=["A.angle"]).A, local),
     "read": (lambda a: mbd.read(joint, state(joint, a), ["bar.position", "kinetic_energy"]), both),
 }}
@@ -93,7 +97,7 @@ found["common"], found["explicit mesh"] = [alone, *common], [own, explicit.tolis
 
 compiled = jax.jit(jax.vmap(end)).lower(over(AUTO, A)).compile()
 found["text"] = [line for line in compiled.as_text().splitlines() if "jaxmbd_solve" in line]
-late = jnp.where(A == A[4], 50.0, 0.1)  # this motion alone needs more steps than it may take
+late = jnp.where(A == A[4], 500.0, 0.1)  # this motion alone needs more steps than it may take
 try:
     jax.block_until_ready(jax.jit(jax.vmap(lambda a, v: mbd.simulate(
         joint, mbd.assemble(joint, {{"A.angle": a}}, speeds={{"A.angle": v}}), TIMES - 0.2, max_steps=30
@@ -113,14 +117,15 @@ def _check(found: dict[str, list[list[list[float]]]]) -> None:
 def test_assembly() -> None:
     found = on_devices(2, QUICK)
     _check(found)
-    assert len(found["assemble"]) == 3
+    assert {name: len(x) for name, x in found.items()} == {"assemble": 3, "rank": 3}
+    assert found["rank"][2] == [[2, 2, 1, 2, 2, 2]]
 
 
 @pytest.mark.slow
 def test_analyses_and_their_derivatives() -> None:
     found = on_devices(2, SLOW)
     (line,) = found.pop("text")
-    assert re.search(r"f64\[3,5,2\]", line), line  # three of six motions, at five times
+    assert re.search(r"f64\[3,5,8\]", line), line  # three of six motions, at five times, with eight states
     assert not re.search(r"\[6,", line)
     assert "1 of 6 instances of the batch failed." in found["error"]
     assert "Instance 4: The maximum number of steps" in found.pop("error")
