@@ -24,6 +24,7 @@ from jaxmbd.identification._parameters import check_within, flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._residual_tests import ljung_box
 from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
 from jaxmbd.model.body.checks import check_count, check_finite, check_instance
@@ -211,7 +212,7 @@ def profile_likelihood(
 
     **Warns:** `FitWarning` if a search does not converge.
 
-    **Raises:** `MechanismError` for values outside the range of the parameter, or a fit with jumps between segments.
+    **Raises:** `MechanismError` for values outside the range of the parameter.
 
         >>> profile = mbd.identification.profile_likelihood(result, "inertia", progress=False)
         >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
@@ -222,11 +223,6 @@ def profile_likelihood(
     if not eqx.is_array(result.parameters[name]) or result.parameters[name].ndim:
         raise MechanismError(
             f"profile_likelihood: {name!r} must be one number, it has {flat(result.parameters[name]).size}."
-        )
-    if result.problem.is_cut:
-        raise MechanismError(
-            "profile_likelihood takes whole experiments, and this fit has jumps between segments, "
-            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
         )
     if not (isinstance(level, float) and 0 < level < 1):
         raise MechanismError(f"profile_likelihood: level must be between 0 and 1, such as 0.95, got {level!r}.")
@@ -264,12 +260,17 @@ def _values(result: Fit, name: str) -> np.ndarray:
 
 
 def _loss(result: Fit) -> float:
-    return float(result.problem.objective(result.theta))
+    """What the fit has minimised."""
+    jumps = jump_residuals(result.problem, result.theta)
+    return float(result.problem.objective(result.theta) + 0.5 * jnp.sum(jumps**2))
 
 
 def _variance(result: Fit) -> float:
-    """The variance of the residuals in units of the noise that was given."""
-    return 2 * _loss(result) / max(result.problem.samples - len(result.problem.names()), 1)
+    """The variance of the residuals, jumps between segments included, in units of the noise that was given."""
+    problem = result.problem
+    joints = (stack.lanes - stack.lanes // stack.segments for stack in problem.stacks)
+    jumps = sum(n * len(stack.experiment.estimate) for n, stack in zip(joints, problem.stacks, strict=True))
+    return 2 * _loss(result) / max(problem.samples + jumps - len(problem.names()), 1)
 
 
 def _with_fixed(result: Fit, name: str, value: float) -> Problem:

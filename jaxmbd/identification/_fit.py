@@ -162,13 +162,13 @@ def fit_many(
 def side_by_side(
     what: str, problems: Sequence[Problem], steps: int, tolerance: float, progress: bool
 ) -> tuple[Fit, ...]:
-    """Fit problems of whole experiments with the noise levels that they have, in the name of a verb; warn of searches
-    that do not converge."""
+    """Fit problems with the noise levels and the jumps between segments that they have, in the name of a verb; warn of
+    searches that do not converge."""
     if not problems:
         return ()
     starts = [problem.unconstrained(problem.start()) for problem in problems]
     with reporting(progress) as report:
-        nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0])
+        nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0], problems[0].continuity)
         minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
     failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in _NOT_CONVERGED]
     if failed:

@@ -2,9 +2,9 @@
 
 The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ
 J` there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so
-that the sampler needs no adaptation of its metric. The density is that of the likelihood and the priors; parameters
-without a prior have a constant density within their range. Numbers `u` beyond the bounds of a `Box` stand for their
-mirror images within it, so that no trajectory ends at a bound.
+that the sampler needs no adaptation of its metric. The density is that of the likelihood, the priors, and the jumps
+between segments if there are any; parameters without a prior have a constant density within their range. Numbers `u`
+beyond the bounds of a `Box` stand for their mirror images within it, so that no trajectory ends at a bound.
 
 Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et al., Bayesian Analysis 16 (2021).
 """
@@ -26,6 +26,7 @@ from jaxmbd.identification._linearisation import evaluate, flattened, linearised
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit
+from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._uncertainty import dense
 from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
@@ -88,8 +89,7 @@ def sample_posterior(
 
     **Returns:** a `Posterior`; print it.
 
-    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, if there are jumps between
-    segments (`continuity`), or if BlackJAX is not installed.
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
 
         >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """
@@ -97,11 +97,6 @@ def sample_posterior(
     for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):
         check_count(f"sample_posterior: {name}", number, 1)
     check_count("sample_posterior: seed", seed, 0)
-    if result.problem.is_cut:
-        raise MechanismError(
-            "sample_posterior takes whole experiments, and this fit has jumps between segments, "
-            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
-        )
     if result.uncertainty is None or result.uncertainty.is_open.any():
         raise MechanismError(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
@@ -124,7 +119,8 @@ def sample_posterior(
 
 def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
     """`R⁻¹` with `Rᵀ R = Jᵀ J` at the estimates, in units of the given noise."""
-    at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, without_multipliers(problem)))
+    joins = without_multipliers(problem, problem.continuity)
+    at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, joins))
     R = np.asarray(np.linalg.qr(dense(at)[0], mode="r"))
     return scipy.linalg.solve_triangular(R, np.eye(len(R)))
 
@@ -143,7 +139,8 @@ def _log_density(problem: Problem, like: Unknowns, numbers: Any, z: Array) -> Ar
     """The logarithm of the density of `z`, but for a constant."""
     u = unflattened(numbers(z), like)
     theta = problem.physical(u)
-    return problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
+    of_jumps = -0.5 * jnp.sum(jump_residuals(problem, theta, "reverse") ** 2)
+    return problem.log_likelihood(theta, "reverse") + of_jumps + problem.log_prior(theta) + _log_slopes(problem, u)
 
 
 def _log_slopes(problem: Problem, u: Unknowns) -> Array:

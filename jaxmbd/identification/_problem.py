@@ -406,7 +406,7 @@ class Problem(eqx.Module):
         return total
 
     def objective(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
-        """Return what a fit minimises: half the sum of the squares of all residuals."""
+        """Return what a fit minimises: half the sum of the squares of all residuals, without jumps between segments."""
         r = jnp.concatenate([self.residuals(theta, adjoint), self.prior_residuals(theta)])
         return 0.5 * jnp.sum(r**2)
 

@@ -1,14 +1,16 @@
 """Segments of multiple shooting: their initial states before the search, and what is left of them after it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
+from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.arrays import constant
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
@@ -39,7 +41,7 @@ def followed(problem: Problem, start: Unknowns, report: Report) -> Unknowns:
             )
             mine = found.u.experiments[0]
             states.append(mine)
-            mine = ends(part, mine)
+            mine = dict(zip(sorted(mine), ends(part, {}, mine, part.stacks[0], "forward").T, strict=True))
         own.append({name: jnp.stack([s[name] for s in states], axis=1).reshape(-1) for name in start.experiments[k]})
     return Unknowns(start.parameters, tuple(own))
 
@@ -54,12 +56,26 @@ def _of_segment(problem: Problem, start: Unknowns, stack: Stack, j: int) -> Prob
     return eqx.tree_at(where, problem, (fixed, (part,)), is_leaf=is_leaf)
 
 
-def _ends(problem: Problem, own: dict[str, Array]) -> dict[str, Array]:
-    """The values at the end of a segment, as the start of the next one."""
+def _ends(
+    problem: Problem, parameters: Mapping[str, Any], own: dict[str, Array], stack: Stack, adjoint: Adjoint
+) -> Array:
+    """The values at the end of each segment, as the start of the next one, `(lanes, s)`."""
     names = sorted(own)
-    end = lambda own, experiment: state_series(problem.motion({}, own, experiment, "forward")[0], names)[-1]  # noqa: E731
-    values = jax.vmap(end)(own, problem.stacks[0].experiment)
-    return {name: values[:, k] for k, name in enumerate(names)}
+    end = lambda own, experiment: state_series(problem.motion(parameters, own, experiment, adjoint)[0], names)[-1]  # noqa: E731
+    return jax.vmap(end)(own, stack.experiment)
+
+
+def jump_residuals(problem: Problem, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, " rows"]:
+    """Return the jumps between segments in units of their standard deviation, `problem.continuity`: none of problems
+    without segments."""
+    rows = [jnp.zeros(0)]
+    for own, stack in zip(theta.experiments, problem.stacks, strict=True):
+        if stack.segments > 1:
+            ends = _ends(problem, theta.parameters, own, stack, adjoint)
+            starts = jnp.stack([own[name] for name in sorted(own)], axis=1)
+            ends, starts = (x.reshape(-1, stack.segments, x.shape[1]) for x in (ends, starts))
+            rows.append((ends[:, :-1] - starts[:, 1:]).ravel() / problem.continuity)
+    return jnp.concatenate(rows)
 
 
 def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minimum]:

@@ -163,6 +163,24 @@ def test_profile_of_the_only_parameter() -> None:
     np.testing.assert_allclose(np.diff(profile.interval) / 2, 1.96 * result.standard_errors["J"], rtol=0.02)
 
 
+@pytest.mark.slow
+def test_profile_with_jumps_between_segments() -> None:
+    """The loss, with the jumps in it, is nearly a parabola whose width is the standard error."""
+    ts, start, noise = TS[:41] * 4, {"O.angle": 1.0}, 0.02
+    truth = plain_pendulum(1.0, 0.2)
+    angle = np.asarray(mbd.simulate(truth, mbd.assemble(truth, start), ts)["O.angle"])
+    angle = angle + noise * np.random.default_rng(0).normal(size=41)
+    experiment = mbd.Experiment(ts, {"O.angle": angle}, start, {"O.angle": 0.0}, estimate=True, sigma=noise)
+    friction = Parameter(lambda m: m["friction"].viscous, within=Positive())
+    result = mbd.fit(truth, experiment, {"friction": friction}, segments=2, continuity=0.01, progress=False)
+    assert result.standard_errors is not None
+    estimate, error = float(result.parameters["friction"]), float(result.standard_errors["friction"])
+    steps = np.array([-3, -1, 1, 3])
+    profile = profile_likelihood(result, "friction", estimate + error * steps, progress=False)
+    np.testing.assert_allclose(profile.losses - profile.best, steps**2 / 2, rtol=0.15)
+    np.testing.assert_allclose(np.diff(profile.interval) / 2, 1.96 * error, rtol=0.08)
+
+
 def test_residuals_of_a_right_model_are_white_and_others_are_not() -> None:
     assert min(whiteness(fitted()).p_value.values()) > 0.01
     free = {name: FREE[name] for name in ("m", "k")}

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import diffrax as dfx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from jaxmbd import demo
 from jaxmbd import planar as pl
 from jaxmbd.data import double_pendulum
 from jaxmbd.identification import Instrument, Parameter, Positive, Problem, error_growth
+from jaxmbd.identification._segments import jump_residuals
 from tests.identification.swings import plain_pendulum
 
 NOISE = 2e-3
@@ -55,6 +57,28 @@ def record(duration: float, start: float = 2.0) -> mbd.Experiment:
     data = {name: np.asarray(motion[name]) + NOISE * draws.normal(size=len(ts)) for name in NAMES}
     initial = {"A.angle": start, "B.angle": 0.5}
     return mbd.Experiment(ts, data, start=initial, speeds=dict.fromkeys(NAMES, 0.0), estimate=True, sigma=NOISE)
+
+
+def test_jumps_are_differences_of_ends_and_starts_in_their_deviations() -> None:
+    """Of each joint of each experiment, against motions of the segments one by one."""
+    mechanism, ts, continuity = plain_pendulum(), np.linspace(0.0, 1.2, 13), 0.02
+    starts = {"start:O.angle": np.array([0.5, 0.3, -0.2, 1.0, 0.7, 0.1]), "speed:O.angle": np.linspace(-1.0, 1.0, 6)}
+    experiments = [
+        mbd.Experiment(ts, {"O.angle": np.zeros(13)}, {"O.angle": x}, {"O.angle": 0.0}, estimate=True) for x in (0.5, 1)
+    ]
+    problem = Problem(mechanism, experiments, {}, segments=3, continuity=continuity, **STEPS)
+    theta = problem.start()._replace(experiments=({name: jnp.asarray(x) for name, x in starts.items()},))
+    expected = []
+    for k in (0, 1, 3, 4):
+        state = mbd.assemble(
+            mechanism, {"O.angle": starts["start:O.angle"][k]}, speeds={"O.angle": starts["speed:O.angle"][k]}
+        )
+        motion = mbd.simulate(mechanism, state, ts[[0, 4]], **STEPS)
+        for channel, name in (("O.angle_rate", "speed:O.angle"), ("O.angle", "start:O.angle")):
+            expected.append((float(motion[channel][-1]) - starts[name][k + 1]) / continuity)
+    np.testing.assert_allclose(jump_residuals(problem, theta), expected, rtol=1e-9)
+    whole = Problem(mechanism, experiments, {}, **STEPS)
+    assert jump_residuals(whole, whole.start()).size == 0
 
 
 def test_segments_of_a_short_motion_give_the_fit_of_one_shot() -> None:
