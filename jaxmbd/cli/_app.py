@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
-from jaxmbd.cli._outputs import FILMS, PICTURES, check_out
+from jaxmbd.cli._outputs import FILMS, PICTURES, check_not_read, check_out
 from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError, printable
@@ -201,6 +201,7 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
 
     def run(**given: Any) -> None:
         check_out(given.get("out"), WRITTEN.get(function, ()))
+        check_not_read(given.get("out"), given["model"])
         with reporting(True, "loading ..."):
             settings.configure()
             model = load(**{p.name: given.pop(p.name) for p in shared})

@@ -9,7 +9,7 @@ from rich.console import Console
 import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._model import Model
-from jaxmbd.cli._outputs import check_out
+from jaxmbd.cli._outputs import check_new, check_out
 from jaxmbd.cli._text import wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, printable
 
@@ -23,12 +23,11 @@ else:  # `--help` loads no library that computes
     report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
 
 
-def new(path: options.Target, spatial: options.Spatial = False, force: options.Force = False) -> None:
+def new(path: options.Target, spatial: options.Spatial = False, overwrite: options.Replace = False) -> None:
     """Write a small model file to start from, in the plane or in space."""
     if path.suffix != ".toml":
         raise MechanismError(f"A model file ends with .toml, such as 'swing.toml', got {str(path)!r}.")
-    if path.exists() and not force:
-        raise MechanismError(f"{str(path)!r} exists. Give another name, or --force to replace it.")
+    check_new(path, overwrite)
     template = Path(__file__).parent / "models" / f"{'spatial' if spatial else 'planar'}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
@@ -88,7 +87,8 @@ def equations(
         model.to(out).write(f"equations{ending}", lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
 
 
-def convert(model: Model, to: options.Target) -> None:
+def convert(model: Model, to: options.Target, overwrite: options.Replace = False) -> None:
     """Write the mechanism and its state at the start as a model file: text that can be read and changed."""
+    check_new(to, overwrite)
     mbd.save(model.mechanism, to, state=model.assembled())
     model.report(to)

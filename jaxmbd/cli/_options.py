@@ -90,7 +90,10 @@ Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.j
 Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
 Film = Annotated[bool, Option(help="Write an animation.")]
 Stable = Annotated[bool, Option("--stable", help="Descend to a stable equilibrium.")]
-Push = Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension (repeatable).")]
+Push = Annotated[
+    list[str] | None,
+    Option("--push", "--force", help="Where a force acts: slider.x, O.angle, spring.tension (repeatable)."),
+]
 Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is drawn (repeatable).")]
 
 # --- files -----------------------------------------------------------------------------------------------------
@@ -107,7 +110,7 @@ Text = Annotated[
 ]
 Target = Annotated[Path, Argument(help="The model file to write, with the ending .toml.")]
 Spatial = Annotated[bool, Option("--spatial", help="A mechanism in space, in place of one in the plane.")]
-Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
+Replace = Annotated[bool, Option("--overwrite", help="Replace a model file that exists.")]
 Labels = Annotated[bool, Option(help="Write the names of bodies and joints.")]
 Elevation = Annotated[float | None, Option(help="In space: the view's elevation above the xy plane, in degrees.")]
 Azimuth = Annotated[float | None, Option(help="In space: the view's azimuth from the x axis, in degrees.")]

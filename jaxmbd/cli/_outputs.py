@@ -28,6 +28,18 @@ def check_out(out: Path | None, endings: Collection[str]) -> None:
         raise MechanismError(f"--out {str(out)!r} is a file without an ending. Name a folder, or another file.")
 
 
+def check_not_read(out: Path | None, model: str) -> None:
+    """Raise if a path names the file that the model is read from, which a result would replace."""
+    if out is not None and out.is_file() and Path(model).is_file() and out.samefile(model):
+        raise MechanismError(f"--out {str(out)!r} is the model itself, which would be lost. Name another file.")
+
+
+def check_new(path: Path, overwrite: bool) -> None:
+    """Raise if a model file exists, which its user may have changed, unless it is to be replaced."""
+    if path.exists() and not overwrite:
+        raise MechanismError(f"{str(path)!r} exists. Give another name, or --overwrite to replace it.")
+
+
 def made_folder(path: Path) -> Path:
     """Make the folder of a file, and return the file's path."""
     try:

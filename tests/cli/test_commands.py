@@ -46,13 +46,20 @@ def test_new_models_are_mechanisms(tmp_path: Path) -> None:
         assert mbd.describe(mechanism).freedom == freedom
 
 
-def test_new_replaces_a_file_only_if_forced(swing: Path) -> None:
-    swing.write_text("mine")
-    code, text = run("new", str(swing))
-    assert (code, swing.read_text()) == (1, "mine")
-    assert "exists. Give another name, or --force" in text
-    assert run("new", str(swing), "--force")[0] == 0
-    assert mbd.load(swing)["rod"].mass == 1.0
+def test_model_files_are_replaced_only_if_asked_for(swing: Path, tmp_path: Path) -> None:
+    """By all commands that write one at a place that the user names; the model that is read, by none."""
+    other = tmp_path / "other.toml"
+    for command in (("new", str(other)), ("convert", str(swing), str(other))):
+        other.write_text("mine")
+        code, text = run(*command)
+        assert (code, other.read_text()) == (1, "mine")
+        assert "exists. Give another name, or --overwrite to replace it." in text
+        assert run(*command, "--overwrite")[0] == 0
+        assert mbd.load(other)["rod"].mass == 1.0
+    before = swing.read_bytes()
+    code, text = run("design", str(swing), "--variable", "friction.viscous=0.1:10", "--out", str(swing))
+    assert (code, swing.read_bytes()) == (1, before)
+    assert "swing.toml' is the model itself, which would be lost. Name another file." in text
     code, text = run("new", "swing.yaml")
     assert code == 1
     assert "ends with .toml, such as 'swing.toml', got 'swing.yaml'" in text
@@ -158,6 +165,19 @@ def test_a_state_in_a_file_is_kept_when_a_length_changes(swing: Path, tmp_path: 
     assert float(row(text, "rod.theta")[-1]) == pytest.approx(0.7)
     assert float(row(text, "rod.omega")[-1]) == pytest.approx(2.0)
     assert float(row(text, "rod.y")[-1]) == pytest.approx(0.3 * np.sin(0.7), rel=1e-5)
+
+
+def test_linearize_takes_where_a_force_acts_by_both_names(swing: Path, tmp_path: Path) -> None:
+    """A torque on a hanging rod turns it by `1 / (m g l/2)`."""
+    for option in ("--force", "--push"):
+        path = tmp_path / f"{option}.npz"
+        start = ("--set", f"rod.theta={-np.pi / 2}")
+        code, text = run("linearize", str(swing), *start, option, "O.angle", "--read", "O.angle", "--out", str(path))
+        assert code == 0, text
+        with np.load(path) as opened:
+            A, B, C = (opened[name] for name in "ABC")
+            assert opened["inputs"].tolist() == ["O.angle"]
+        np.testing.assert_allclose(-C @ np.linalg.solve(A, B), [[1 / (9.81 * 0.5)]], rtol=1e-6)
 
 
 def test_equations_are_formulas_and_source(swing: Path, tmp_path: Path) -> None:
