@@ -30,10 +30,19 @@ from jaxmbd.compile.jax_internals import (
 )
 from jaxmbd.compile.mesh import BatchAxes, divided, in_mesh_of, placed_by_xla, varying_alike
 from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.sized_cache import sized_cache
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.compile.targets.straight_line_compiler import request_if_stored, watch
-from jaxmbd.compile.tracing import TracedFunction, is_array, is_for_known_values, pruned, traced
+from jaxmbd.compile.tracing import (
+    EQUATIONS_KEPT,
+    TracedFunction,
+    equations_in,
+    is_array,
+    is_for_known_values,
+    pruned,
+    traced,
+)
 
 run_p = Primitive("jaxmbd_program")
 run_p.multiple_results = True
@@ -109,7 +118,7 @@ def _float_dtype(types: Any) -> Any:
     return next((dtype for _, dtype in types if np.issubdtype(dtype, np.floating)), jnp.result_type(float))
 
 
-@lru_cache(maxsize=256)
+@sized_cache(EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found[0].jaxpr))
 def _program_of(
     function: Callable[..., Any],
     tree: Any,

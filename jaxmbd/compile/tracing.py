@@ -15,16 +15,21 @@ import numpy as np
 
 from jaxmbd.arrays import constant, is_concrete, is_local
 from jaxmbd.compile import ldlt_primitive, ssa_rules
-from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
+from jaxmbd.compile.jax_internals import ClosedJaxpr, Jaxpr, Literal, is_x64, jaxpr_as_fun, watches_values
 from jaxmbd.compile.mesh import outside_meshes, placed_by_xla
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
 from jaxmbd.compile.rules.interpreter import Interpreter
+from jaxmbd.compile.sized_cache import sized_cache
 from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
 from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedError
 from jaxmbd.compile.targets.numpy_code.code import run as run_code
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.errors import MechanismError
+
+# How many equations of jaxprs, and instructions of NumPy code, are kept of what was traced: about 100 MB of each, which
+# is what some dozen of structures of small mechanisms need. What is dropped is traced anew, or read from disk.
+EQUATIONS_KEPT, INSTRUCTIONS_KEPT = 130_000, 130_000
 
 
 class TracedFunction:
@@ -191,6 +196,27 @@ def pruned(function: TracedFunction) -> TracedFunction:
     return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
 
 
+_CALLED = (ClosedJaxpr, Jaxpr, TracedFunction)
+
+
+def equations_in(*jaxprs: Any) -> int:
+    """The number of equations of jaxprs and of all that they call, each of which counts once: the memory that they
+    need."""
+    total, seen, left = 0, set(), [*jaxprs]
+    while left:
+        jaxpr = left.pop()
+        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+        if id(jaxpr) in seen:
+            continue
+        seen.add(id(jaxpr))
+        total += len(jaxpr.eqns)
+        for equation in jaxpr.eqns:
+            for value in equation.params.values():
+                inner = value if isinstance(value, tuple) else (value,)
+                left += [x.jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)]
+    return total
+
+
 def _inline(equation: Equation, *value_ids: Any) -> Any:
     """The lowering rule of a program that is called inside another one: inline it."""
     function = equation.params["function"]
@@ -249,23 +275,27 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
         others = tuple(_ARRAY if is_array(leaf) else as_static(leaf) for leaf in leaves)
         arrays = [leaf for leaf in leaves if is_array(leaf)]
         if all(map(is_local, arrays)) and not watches_values():
-            code, results = known(tree, others, tuple(map(jax.typeof, arrays)), is_x64())
+            code, results = _known(run, tree, others, tuple(map(jax.typeof, arrays)), is_x64())
             if code is not None:
                 with suppress(StoppedError):  # by a user's check, whose error XLA raises
                     return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
         return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
 
-    @lru_cache(maxsize=256)
-    def known(tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool) -> tuple[NumpyCode | None, Any]:
-        """The NumPy code for values that are known, which compiles nothing, and the structure of the results."""
-        with for_known_values():
-            jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
-        try:
-            return numpy_code(jaxpr), jax.tree.structure(results)
-        except UnsupportedError:
-            return None, None
-
     return call
+
+
+@sized_cache(INSTRUCTIONS_KEPT, lambda found: 1 if found[0] is None else found[0].size)
+def _known(
+    run: Any, tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool
+) -> tuple[NumpyCode | None, Any]:
+    """The NumPy code of a function for values that are known, which compiles nothing, and the structure of the
+    results."""
+    with for_known_values():
+        jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
+    try:
+        return numpy_code(jaxpr), jax.tree.structure(results)
+    except UnsupportedError:
+        return None, None
 
 
 def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:

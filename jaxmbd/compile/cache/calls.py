@@ -7,7 +7,7 @@ They are traced from the jaxpr of the call that they come from, so that no Pytho
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,7 +20,8 @@ from jaxmbd.compile.jax_binding import registering
 from jaxmbd.compile.jax_internals import jaxpr_as_fun
 from jaxmbd.compile.mesh import outside_meshes
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.tracing import for_known_values, of_static
+from jaxmbd.compile.sized_cache import sized_cache
+from jaxmbd.compile.tracing import EQUATIONS_KEPT, equations_in, for_known_values, of_static
 from jaxmbd.progress import announced
 
 Arrays = Sequence[Any]
@@ -221,7 +222,7 @@ class Batch(_Derived):
 Call = FlatCall | Pushforward | Linearization | LinearMap | Transpose | Batch
 
 
-@lru_cache(maxsize=64)
+@sized_cache(EQUATIONS_KEPT, lambda found: 1 + equations_in(found.trace.jaxpr))
 def traced(call: Call) -> Traced:
     """Trace a call."""
     found: Any = None

@@ -23,7 +23,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,10 @@ from jaxmbd.compile.jax_internals import (
     is_compilation_cache_on,
     use_compilation_cache,
 )
+from jaxmbd.compile.sized_cache import sized_cache
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.c_library import processor
+from jaxmbd.compile.tracing import INSTRUCTIONS_KEPT
 
 _CALLS = "calls"  # the kind of a file that says how users' functions are called
 _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
@@ -74,7 +76,7 @@ def _own(folder: Path) -> Path | None:
     return folder if make_own_folder(folder) else None
 
 
-@lru_cache(maxsize=1024)
+@sized_cache(INSTRUCTIONS_KEPT, lambda found: found.size)
 def _first_calls(call: Call, folder: Path | None) -> FirstCalls:
     if folder is None:
         return FirstCalls(call)

@@ -32,7 +32,8 @@ class FirstCalls:
 
     `entry`: what is stored of it; `store`: stores an entry; `compiling`: the context for a compilation whose executable
     is stored. `is_closed`: False if a function among its arguments closes over a tracer; then it cannot be run.
-    `like`: the structure of the result, with `ARRAY` in place of arrays; `results`: the types of these arrays.
+    `like`: the structure of the result, with `ARRAY` in place of arrays; `results`: the types of these arrays; `size`:
+    the memory that it needs, as a number of instructions.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class FirstCalls:
         if entry is None or not self._read(entry):
             with collecting_nothing():
                 self._begin()
-        self._budget = Budget(_RUNS * (self._code.size + _MORE if self._code is not None else 0))
+        self.size = _MORE + (0 if self._code is None else self._code.size)  # machine code takes about as much memory
+        self._budget = Budget(0 if self._code is None else _RUNS * self.size)
 
     def run(self, arrays: list[Any]) -> list[Any]:
         """The arrays of the result."""
