@@ -27,7 +27,7 @@ _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
 _FUNCTION = "jaxmbd_straight"
 _NEEDS = " It needs a C compiler; name one in the environment variable CC. engine='auto' goes on without it."
-_failures: list[bytes] = []  # texts that the virtual machine refers to
+_failures: dict[bytes, bytes] = {}  # texts that the virtual machine refers to, each once
 _pipe: int | None = None  # on which programs are requested
 
 
@@ -73,8 +73,8 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
                     install(library, programs[key], kernel)
         except Exception as error:  # the thread must go on; a motion that waits raises it
             needs = _NEEDS if is_straight(programs[key]) else ""
-            _failures.append(f"engine='native' failed: {cause(error)}{needs}".encode())
-            library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures[-1])
+            text = f"engine='native' failed: {cause(error)}{needs}".encode()
+            library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures.setdefault(text, text))
 
 
 def is_worthwhile(program: Program) -> bool:
