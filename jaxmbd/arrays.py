@@ -15,6 +15,8 @@ Point: TypeAlias = Float[Array, " dim"]
 Number: TypeAlias = float | int | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]
 
+_FLOAT = np.dtype(float)
+
 
 def as_float(value: Any) -> Any:
     """Return `value` as a floating-point array, so that it is a leaf for gradients and `vmap`.
@@ -80,8 +82,8 @@ def constant(value: Any) -> Array:
 
 
 def combined(operation: str, values: Any) -> Array:
-    """`jax.numpy`'s operation of this name; by NumPy, which compiles nothing, if no value is traced."""
-    if is_concrete(values):
+    """`jax.numpy`'s operation of this name; by NumPy, which compiles nothing, if no value is traced or a random key."""
+    if is_concrete(values) and all(isinstance(getattr(x, "dtype", _FLOAT), np.dtype) for x in jax.tree.leaves(values)):
         return constant(getattr(np, operation)(values))
     return getattr(jnp, operation)(values)
 

@@ -115,7 +115,7 @@ def _as_number(x: Any, dtype: Any) -> Any:
 
 def _float_dtype(types: Any) -> Any:
     """The dtype of the first floating-point array; JAX's default if there is none."""
-    return next((dtype for _, dtype in types if np.issubdtype(dtype, np.floating)), jnp.result_type(float))
+    return next((dtype for _, dtype in types if jnp.issubdtype(dtype, np.floating)), jnp.result_type(float))
 
 
 @sized_cache(EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found[0].jaxpr))

@@ -55,7 +55,7 @@ class TracedFunction:
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         """Evaluate the function by JAX."""
-        return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
+        return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: jax.lax.full(x.shape, 0, x.dtype)))
 
     def _all(self, arguments: Sequence[Any], fill: Callable[[Any], Any]) -> list[Any]:
         """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
@@ -88,7 +88,7 @@ class TracedFunction:
 
     def _compiled(self, uniform_inputs: int, hoist: bool) -> Program | None:
         types = (*self.types, *self.results)
-        if len({np.dtype(x.dtype) for x in types}) != 1 or not np.issubdtype(types[0].dtype, np.floating):
+        if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
             return None
         if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
             return None

@@ -93,6 +93,8 @@ class Equation:
             raise self.unsupported(" of something that depends on the inputs" if operands else "")
         results = self.source.primitive.bind(*values, **self.params)
         several = results if self.source.primitive.multiple_results else [results]
+        if any(not isinstance(x.dtype, np.dtype) for x in several):  # such as a key of random numbers
+            raise self.unsupported()
         return [self.builder.constants(np.asarray(result)) for result in several]
 
     def indices(self, operand: np.ndarray) -> np.ndarray:
