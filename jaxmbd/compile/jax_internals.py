@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 from jax._src import dispatch
+from jax._src.util import weakref_cache_key_types
 from jax.core import ShapedArray as ShapedArray
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.custom_partitioning import custom_partitioning as custom_partitioning
@@ -38,11 +39,21 @@ USED = {
     "jax.interpreters.mlir.ir_constant": "the number of a program is written into the compiled call",
     "jax.interpreters.partial_eval.custom_partial_eval_rules": "jax.linearize of a program computes values at once",
     "jax.interpreters.partial_eval.dce_jaxpr": "it is checked of which arguments a user's function makes use",
+    "jax._src.util.weakref_cache_key_types": "what was traced is freed although it was a parameter of an equation",
     "jax.core.ShapedArray": "primitives say the types of their results",
     "jax.experimental.compilation_cache.compilation_cache.reset_cache": "compiled functions are written to disk",
     "jax._src.dispatch.prim_requires_devices_during_lowering": "programs and sweeps are divided among devices",
     "jax.experimental.custom_partitioning.custom_partitioning": "each device computes its part of a sharded batch",
 }
+
+
+def freed_when_unused(kind: type) -> Any:
+    """Let JAX refer weakly to objects of a class that are parameters of primitives.
+
+    Its cache of the types of results would else keep the last 2,048 of them, with all that was traced for them.
+    """
+    weakref_cache_key_types.add(kind)
+    return kind
 
 
 def use_compilation_cache(wanted: bool) -> None:

@@ -15,7 +15,15 @@ import numpy as np
 
 from jaxmbd.arrays import constant, is_concrete, is_local
 from jaxmbd.compile import ldlt_primitive, ssa_rules
-from jaxmbd.compile.jax_internals import ClosedJaxpr, Jaxpr, Literal, is_x64, jaxpr_as_fun, watches_values
+from jaxmbd.compile.jax_internals import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    freed_when_unused,
+    is_x64,
+    jaxpr_as_fun,
+    watches_values,
+)
 from jaxmbd.compile.mesh import outside_meshes, placed_by_xla
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
@@ -32,6 +40,7 @@ from jaxmbd.errors import MechanismError
 EQUATIONS_KEPT, INSTRUCTIONS_KEPT = 130_000, 130_000
 
 
+@freed_when_unused
 class TracedFunction:
     """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
 

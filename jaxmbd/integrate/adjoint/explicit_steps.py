@@ -15,13 +15,15 @@ import numpy as np
 
 from jaxmbd.arrays import frozen
 from jaxmbd.compile.jax_binding import register, run_p
+from jaxmbd.compile.jax_internals import freed_when_unused
 from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.sized_cache import sized_cache
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.erk_kernel import MotionKernel
 from jaxmbd.compile.targets.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.targets.straight_line_compiler import LARGEST
-from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
+from jaxmbd.compile.tracing import EQUATIONS_KEPT, TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 
@@ -61,7 +63,7 @@ def explicit_steps(
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
 
-@lru_cache(maxsize=64)
+@sized_cache(EQUATIONS_KEPT // 2, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
 def _steps_of(
     rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
     others: tuple[Any, ...], static: Any, types: Any, method: ExplicitMethod, norm: bytes, times: int, max_steps: int,
@@ -181,6 +183,7 @@ class _Sweep(NamedTuple):
         return [table.astype(dtype) for table in self.program.constant_tables]
 
 
+@freed_when_unused
 class ExplicitSteps(AbstractSteps):
     """The steps of an explicit Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.compile.jax_internals import freed_when_unused
 from jaxmbd.compile.targets.erk_kernel import MotionKernel
 from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
@@ -138,6 +139,7 @@ class AbstractSteps(abc.ABC):
         return self._tangents[moving]
 
 
+@freed_when_unused
 class MotionSteps(AbstractSteps):
     """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
 
@@ -206,6 +208,7 @@ def _partition(inputs: Any, solver: Any) -> tuple[Any, Any, Any]:
     return jax.tree.map(jnp.asarray, (y, state)), (args, terms, solver), times
 
 
+@freed_when_unused
 class TangentSteps(AbstractSteps):
     """A chain with its tangents: inputs, values and outputs of the chain, each followed by their tangents.
 
