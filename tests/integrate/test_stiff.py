@@ -280,6 +280,36 @@ def test_an_iteration_that_converges_slowly_ends_within_its_error() -> None:
     assert 0.4 * close < left < close
 
 
+def test_derivatives_of_stages_where_rows_repeat_one_another() -> None:
+    """A pendulum on two equal pins, by the length of a step."""
+    bar = pl.Body("bar", 2.0, 0.3)
+    pins = [pl.Revolute(name, pl.ground.at(0.0, 0.0), bar.at(-0.5, 0.0)) for name in "AB"]
+    equations = mbd.Equations(pl.Mechanism([bar], pins, [pl.Gravity()]))
+    at = np.array([math.cos(0.4), math.sin(0.4)])
+    q, v = jnp.array([0.5 * at[0], 0.5 * at[1], 0.4]), 3.0 * jnp.array([-0.5 * at[1], 0.5 * at[0], 1.0])
+    assert equations.redundant
+
+    def stages(h: Any) -> StageValues:
+        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, 3)
+        start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 4)))
+        return solve_stages(step, start, LinearizedStages(step, start), jnp.asarray(1e-12))[0]
+
+    h, change = jnp.asarray(0.05), 1e-4
+
+    @jax.jit
+    def both() -> tuple[StageValues, StageValues]:
+        return jax.jvp(stages, (h,), (jnp.ones(()),))[1], jax.vmap(stages)(h + jnp.array([-change, change]))
+
+    found, beside = both()
+    before, after = (jax.tree.map(lambda x, k=k: x[k], beside) for k in (0, 1))
+    for name in ("q", "v"):
+        expected = (getattr(after, name) - getattr(before, name)) / (2 * change)
+        np.testing.assert_allclose(getattr(found, name), expected, atol=1e-6 * float(jnp.max(jnp.abs(expected))))
+    total = found.lam[:, :2] + found.lam[:, 2:]  # of both pins; how they share it is not determined
+    expected = (after.lam - before.lam).reshape(3, 2, 2).sum(1) / (2 * change)
+    np.testing.assert_allclose(total, expected, atol=1e-6 * float(jnp.max(jnp.abs(expected))))
+
+
 def test_the_first_guess_continues_the_accelerations() -> None:
     """Where they are a parabola in time, three nodes give the speeds in the next step exactly; far ahead they stay."""
     method, h, v = tableau(3), 0.2, jnp.array([0.3, -0.4])

@@ -257,8 +257,8 @@ def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
         return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, rates)])
 
     _, tangent = eqx.filter_jvp(lambda s: residual(flat, s), (step,), (step_tangent,))
-    J, is_multiplier = jax.jacfwd(residual)(flat, step), jnp.arange(flat.size) >= flat.size - stages.lam.size
-    factors = jax.scipy.linalg.lu_factor(J - jnp.diag(jnp.where(is_multiplier, linear.shift, 0.0)))
+    J, of_multipliers = jax.jacfwd(residual)(flat, step), jnp.tile(linear.shift, len(stages.lam))
+    factors = jax.scipy.linalg.lu_factor(J - jnp.diag(jnp.pad(of_multipliers, (flat.size - stages.lam.size, 0))))
     x = jax.scipy.linalg.lu_solve(factors, tangent)
     # One step of iterative refinement removes the effect of the shift.
     x = x + jax.scipy.linalg.lu_solve(factors, tangent - J @ x)
