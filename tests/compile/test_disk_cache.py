@@ -52,15 +52,21 @@ X = np.array([0.3, 0.7, 1.1])
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for JAX's cache; what this module says counts as a library's."""
+def empty_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for JAX's cache."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    monkeypatch.setattr(known_code, "_KNOWN", {*known_code._KNOWN, __name__.partition(".")[0]})
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     forget()
     yield tmp_path
     jax.config.update("jax_compilation_cache_dir", before)
     forget()
+
+
+@pytest.fixture
+def folder(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for JAX's cache; what the tests say counts as a library's, and is known by its text."""
+    monkeypatch.setattr(known_code, "_KNOWN", {*known_code._KNOWN, __name__.partition(".")[0]})
+    return empty_folder
 
 
 def forget() -> None:

@@ -16,9 +16,9 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.user_calls import UserFunction, watched
-from tests.compile.test_disk_cache import files, folder, forget
+from tests.compile.test_disk_cache import empty_folder, files, forget
 
-_ = folder  # a fixture
+_ = empty_folder  # a fixture
 
 
 def cached(k: float) -> Any:
@@ -57,7 +57,8 @@ def slider(space: Any, law: Any, stretch: Any = 0.5) -> Any:
     body = pl.Body("b", 1.0, 0.1) if space is pl else sp.Body("b", 1.0, (0.1, 0.1, 0.1))
     origin = (0.0,) * (2 if space is pl else 3)
     behind = (-1.0, *origin[1:])
-    guide = space.Prismatic("J", space.ground.at(*origin), body.at(*origin), **({} if space is pl else {"axis": "x"}))
+    along = {} if space is pl else {"axis": "x"}
+    guide = space.Prismatic("J", space.ground.at(*origin, **along), body.at(*origin, **along))
     spring = space.SpringDamper("s", space.ground.at(*behind), body.at(*origin), 0.0, 0.0, 0.0, law)
     model = space.Mechanism([body], [guide], [spring])
     return mbd.simulate(model, mbd.assemble(model, {"b.x": stretch}), [0.0, 0.1])["b.ax"][0]
@@ -75,7 +76,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "law", [cached, pytest.param(attribute, marks=pytest.mark.slow), pytest.param(Pickled, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("space", [pl, pytest.param(sp, marks=pytest.mark.slow)], ids=["plane", "space"])
-def test_a_law_that_changes_unseen(folder: Path, begun: list[str], law: Callable[[float], Any], space: Any) -> None:
+def test_a_law_that_changes_unseen(
+    empty_folder: Path, begun: list[str], law: Callable[[float], Any], space: Any
+) -> None:
     """k·(1 + .5) m pulls 1 kg back; the first law is found again without a trace."""
     for k, is_new in ((10.0, True), (20.0, True), (10.0, False)):
         forget()
@@ -85,7 +88,7 @@ def test_a_law_that_changes_unseen(folder: Path, begun: list[str], law: Callable
 
 
 @pytest.mark.slow
-def test_a_rule_for_derivatives_that_changes_unseen(folder: Path) -> None:
+def test_a_rule_for_derivatives_that_changes_unseen(empty_folder: Path) -> None:
     """The values are those of before, and the gradient is that of the new rule: -stretch's factor."""
 
     def law(factor: float) -> Any:
@@ -118,7 +121,7 @@ class Push(pl.AbstractForce):
 
 
 @pytest.mark.slow
-def test_objects_of_users_classes_are_not_stored(folder: Path) -> None:
+def test_objects_of_users_classes_are_not_stored(empty_folder: Path) -> None:
     body = pl.Body("b", 1.0, 0.1)
     guide = pl.Prismatic("J", pl.ground.at(0, 0), body.at(0, 0))
     for size in (15.0, 30.0):
@@ -127,7 +130,7 @@ def test_objects_of_users_classes_are_not_stored(folder: Path) -> None:
         model = pl.Mechanism([body], [guide], [push])
         motion = mbd.simulate(model, mbd.assemble(model, {"b.x": 0.5}), [0.0, 0.1])
         np.testing.assert_allclose(motion["b.ax"][0], -size, rtol=1e-12)
-    assert not [path for path in files(folder) if "integrate" in path.name or "readings" in path.name]
+    assert not [path for path in files(empty_folder) if "integrate" in path.name or "readings" in path.name]
 
 
 def test_a_function_is_traced_once_for_each_type() -> None:
