@@ -179,6 +179,8 @@ def correlated_scores(problem: Problem, linearised: Linearised, channels: Iterab
 def _correlated(J: Float[np.ndarray, "samples components n"], rho: Float[np.ndarray, " lags"]) -> np.ndarray:
     """`Jᵀ (R − 1) J` of one channel of one experiment."""
     both = np.concatenate([rho[:0:-1], [0.0], rho[1:]])
+    if not J.size:  # nothing is unknown; SciPy's convolution forgets the shape of an empty array
+        return np.zeros((J.shape[2],) * 2)
     smoothed = scipy.signal.fftconvolve(J, both[:, None, None], axes=0)[len(rho) - 1 :][: len(J)]
     return np.einsum("tci,tcj->ij", J, smoothed)
 
