@@ -67,7 +67,8 @@ def test_no_part_is_left_out() -> None:
 
 
 @pytest.mark.slow
-def test_analyses(tmp_path: Path) -> None:
+def test_analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a text is the name of a file, where one is written
     calls = arguments.analyses(tmp_path)
     assert {name: found for name in calls if (found := faults(calls[name]))} == {}
 
