@@ -17,9 +17,9 @@ from jaxmbd.compile.cache import files as files_of
 from jaxmbd.compile.cache.entry import unpacked
 from jaxmbd.compile.cache.structure import ARRAY, decoded, encoded
 from tests import planar_examples as examples
-from tests.compile.test_disk_cache import X, empty_folder, expected, files, folder, forget, traced, turned
+from tests.compile.test_disk_cache import X, expected, files, folder, forget, traced, turned
 
-__all__ = ["empty_folder", "folder"]  # fixtures
+__all__ = ["folder"]  # a fixture
 
 
 def run(name: str = "a") -> None:

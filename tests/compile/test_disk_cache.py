@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,22 +52,23 @@ turned, doubled = cached_on_disk(turn), cached_on_disk(checked)
 X = np.array([0.3, 0.7, 1.1])
 
 
-@pytest.fixture
-def empty_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder for JAX's cache."""
+@contextmanager
+def kept_in(path: Path) -> Iterator[Path]:
+    """An empty folder for JAX's cache."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    jax.config.update("jax_compilation_cache_dir", str(path))
     forget()
-    yield tmp_path
+    yield path
     jax.config.update("jax_compilation_cache_dir", before)
     forget()
 
 
 @pytest.fixture
-def folder(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for JAX's cache; what the tests say counts as a library's, and is known by its text."""
     monkeypatch.setattr(known_code, "_KNOWN", {*known_code._KNOWN, __name__.partition(".")[0]})
-    return empty_folder
+    with kept_in(tmp_path):
+        yield tmp_path
 
 
 def forget() -> None:

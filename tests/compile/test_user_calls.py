@@ -1,7 +1,7 @@
 """What is stored of a model with users' functions is taken for the same computation only, however they are written."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.user_calls import UserFunction, watched
-from tests.compile.test_disk_cache import empty_folder, files, forget
-
-_ = empty_folder  # a fixture
+from tests.compile.test_disk_cache import files, forget, kept_in
 
 
 def cached(k: float) -> Any:
@@ -65,6 +63,13 @@ def slider(space: Any, law: Any, stretch: Any = 0.5) -> Any:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for JAX's cache."""
+    with kept_in(tmp_path):
+        yield tmp_path
+
+
+@pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the analyses that are traced."""
     names, apply = list[str](), FlatCall.apply
@@ -88,7 +93,7 @@ def test_a_law_that_changes_unseen(
 
 
 @pytest.mark.slow
-def test_a_rule_for_derivatives_that_changes_unseen(empty_folder: Path) -> None:
+def test_a_rule_for_derivatives_that_changes_unseen(folder: Path) -> None:
     """The values are those of before, and the gradient is that of the new rule: -stretch's factor."""
 
     def law(factor: float) -> Any:
@@ -121,7 +126,7 @@ class Push(pl.AbstractForce):
 
 
 @pytest.mark.slow
-def test_objects_of_users_classes_are_not_stored(empty_folder: Path) -> None:
+def test_objects_of_users_classes_are_not_stored(folder: Path) -> None:
     body = pl.Body("b", 1.0, 0.1)
     guide = pl.Prismatic("J", pl.ground.at(0, 0), body.at(0, 0))
     for size in (15.0, 30.0):
@@ -130,7 +135,7 @@ def test_objects_of_users_classes_are_not_stored(empty_folder: Path) -> None:
         model = pl.Mechanism([body], [guide], [push])
         motion = mbd.simulate(model, mbd.assemble(model, {"b.x": 0.5}), [0.0, 0.1])
         np.testing.assert_allclose(motion["b.ax"][0], -size, rtol=1e-12)
-    assert not [path for path in files(empty_folder) if "integrate" in path.name or "readings" in path.name]
+    assert not [path for path in files(folder) if "integrate" in path.name or "readings" in path.name]
 
 
 def test_a_function_is_traced_once_for_each_type() -> None:
