@@ -81,9 +81,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "law", [cached, pytest.param(attribute, marks=pytest.mark.slow), pytest.param(Pickled, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("space", [pl, pytest.param(sp, marks=pytest.mark.slow)], ids=["plane", "space"])
-def test_a_law_that_changes_unseen(
-    empty_folder: Path, begun: list[str], law: Callable[[float], Any], space: Any
-) -> None:
+def test_a_law_that_changes_unseen(folder: Path, begun: list[str], law: Callable[[float], Any], space: Any) -> None:
     """k·(1 + .5) m pulls 1 kg back; the first law is found again without a trace."""
     for k, is_new in ((10.0, True), (20.0, True), (10.0, False)):
         forget()
