@@ -16,49 +16,20 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.optimal_design._defects import trace
+from tests.analyses import test_sizes
+from tests.analyses.test_sizes import SIZES, without_units
 
-SIZES = (1e-4, 1e-2, 1.0, 1e2, 1e5)
-POINTS = np.array([[0.0, 0.0], [0.1, 0.3], [0.6, 0.5], [0.7, 0.0]])
 FEW = 4  # steps by which runs of one motion may differ
 
 
 def four_bar(L: float, coordinates: str, apart: Any = 0.7) -> pl.Mechanism:
-    """A four-bar linkage of masses `L³` with a torsion spring, whose ground points are `apart`."""
-    bars, reach = [], []
-    for name, i in (("a", 0), ("b", 1), ("c", 2)):
-        along, middle = L * (POINTS[i + 1] - POINTS[i]), 0.5 * L * (POINTS[i + 1] + POINTS[i])
-        length = float(np.linalg.norm(along))
-        bars.append(pl.Body(name, L**3, L**3 * length**2 / 12, (*middle, np.arctan2(along[1], along[0]))))
-        reach.append(0.5 * length)
-    (a, b, c), (ra, rb, rc) = bars, reach
-    joints = [
-        pl.Revolute("A", pl.ground.at(), a.at(-ra)),
-        pl.Revolute("B", a.at(ra), b.at(-rb)),
-        pl.Revolute("C", b.at(rb), c.at(-rc)),
-        pl.Revolute("D", pl.ground.at(apart * L, 0), c.at(rc)),
-    ]
-    forces = [pl.Gravity(9.81), pl.JointSpringDamper("k", "D.angle", 2.0 * L**4)]
-    return pl.Mechanism(bars, joints, forces, coordinates=coordinates)
+    """A four-bar linkage with a torsion spring."""
+    return test_sizes.four_bar(L, coordinates, apart, [pl.JointSpringDamper("k", "D.angle", 2.0 * L**4)])
 
 
 def spatial_four_bar(L: float, coordinates: str) -> sp.Mechanism:
-    """A crank and a rocker whose axes are perpendicular, and a rod between two balls."""
-    unit = L**5 * 0.01 * np.eye(3)
-    crank = sp.Body("crank", L**3, unit, pose=(0.0, 0.0, 0.05 * L))
-    rocker = sp.Body("rocker", L**3, unit, pose=(0.5 * L, 0.2 * L, 0.2 * L))
-    joints = [
-        sp.Revolute("A", sp.ground.at(axis="x"), crank.at(0, 0, -0.05 * L, axis="x")),
-        sp.Rod("rod", crank.at(0, 0, 0.05 * L), rocker.at(0, 0, 0.15 * L), 0.55 * L),
-        sp.Revolute("D", sp.ground.at(0.5 * L, 0.2 * L, 0, axis="y"), rocker.at(0, 0, -0.2 * L, axis="y")),
-    ]
-    return sp.Mechanism([crank, rocker], joints, [sp.Gravity(9.81)], coordinates=coordinates)
-
-
-def without_units(mechanism: Any, values: Any, L: float, rate: int = 0) -> np.ndarray:
-    """Coordinates, speeds (`rate` 1) or accelerations (2) in units of `L` and `√L`."""
-    units = mechanism.speed_units if rate else mechanism.coordinate_units
-    lengths = np.asarray([unit in ("m", "m/s") for unit in units])
-    return np.asarray(values) / np.where(lengths, L, 1.0) * np.sqrt(L) ** rate
+    """A spatial one under gravity."""
+    return test_sizes.spatial_four_bar(L, coordinates, [sp.Gravity(9.81)])
 
 
 def test_the_unit_of_time() -> None:

@@ -19,7 +19,7 @@ SIZES = (1e-4, 1e-2, 1.0, 1e2, 1e5)
 POINTS = np.array([[0.0, 0.0], [0.1, 0.3], [0.6, 0.5], [0.7, 0.0]])
 
 
-def four_bar(L: float, coordinates: str, apart: float = 0.7) -> pl.Mechanism:
+def four_bar(L: float, coordinates: str, apart: Any = 0.7, forces: Any = ()) -> pl.Mechanism:
     """A four-bar linkage whose ground points are `apart`; from 1.3 on it does not reach."""
     bars, reach = [], []
     for name, i in (("a", 0), ("b", 1), ("c", 2)):
@@ -34,7 +34,7 @@ def four_bar(L: float, coordinates: str, apart: float = 0.7) -> pl.Mechanism:
         pl.Revolute("C", b.at(rb), c.at(-rc)),
         pl.Revolute("D", pl.ground.at(apart * L, 0), c.at(rc)),
     ]
-    return pl.Mechanism(bars, joints, [pl.Gravity(9.81)], coordinates=coordinates)
+    return pl.Mechanism(bars, joints, [pl.Gravity(9.81), *forces], coordinates=coordinates)
 
 
 def slider_crank(L: float, coordinates: str) -> pl.Mechanism:
@@ -49,7 +49,7 @@ def slider_crank(L: float, coordinates: str) -> pl.Mechanism:
     return pl.Mechanism([crank, slider], joints, coordinates=coordinates)
 
 
-def spatial_four_bar(L: float, coordinates: str) -> sp.Mechanism:
+def spatial_four_bar(L: float, coordinates: str, forces: Any = ()) -> sp.Mechanism:
     """A crank and a rocker whose axes are perpendicular, and a rod between two balls."""
     unit = L**5 * 0.01 * np.eye(3)
     crank = sp.Body("crank", L**3, unit, pose=(0.0, 0.0, 0.05 * L))
@@ -59,7 +59,7 @@ def spatial_four_bar(L: float, coordinates: str) -> sp.Mechanism:
         sp.Rod("rod", crank.at(0, 0, 0.05 * L), rocker.at(0, 0, 0.15 * L), 0.55 * L),
         sp.Revolute("D", sp.ground.at(0.5 * L, 0.2 * L, 0, axis="y"), rocker.at(0, 0, -0.2 * L, axis="y")),
     ]
-    return sp.Mechanism([crank, rocker], joints, coordinates=coordinates)
+    return sp.Mechanism([crank, rocker], joints, forces, coordinates=coordinates)
 
 
 def rack(L: float, coordinates: str) -> pl.Mechanism:
@@ -72,9 +72,11 @@ def rack(L: float, coordinates: str) -> pl.Mechanism:
     return pl.Mechanism([wheel, bar], joints, coordinates=coordinates)
 
 
-def without_units(mechanism: Any, q: Any, L: float) -> np.ndarray:
-    """Coordinates in units of `L`."""
-    return np.asarray(q) / np.where(np.asarray(mechanism.coordinate_units) == "m", L, 1.0)
+def without_units(mechanism: Any, values: Any, L: float, rate: int = 0) -> np.ndarray:
+    """Coordinates, speeds (`rate` 1) or accelerations (2) in units of `L` and `√L`."""
+    units = mechanism.speed_units if rate else mechanism.coordinate_units
+    lengths = np.asarray([unit in ("m", "m/s") for unit in units])
+    return np.asarray(values) / np.where(lengths, L, 1.0) * np.sqrt(L) ** rate
 
 
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
