@@ -11,6 +11,7 @@ from jaxmbd.analyses.assembly.assembly_errors import open_rows, row_limits
 from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Stabilized
@@ -139,7 +140,7 @@ def check_assembled(
 ) -> None:  # fmt: skip
     """Raise unless a state satisfies the constraints, with each joint on its right side; `position` and `velocity` are
     its `Φ` and `Φ̇`, `limits` and `speed_limits` the values up to which these count as zero."""
-    if opposed := opposed_text(mechanism, sides):
+    if opposed := opposed_text(sided_joints(mechanism), sides):
         raise AssemblyError(f"The {what} is not assembled. {opposed}")
     levels = (position, limits, "positions", "m or rad"), (velocity, speed_limits, "speeds", "m/s or rad/s")
     for residual, limit, level, unit in levels:

@@ -18,6 +18,7 @@ from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_val
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -152,7 +153,7 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
-    if opposed := opposed_text(mechanism, sides_at(mechanism, state.t, state.q)):
+    if opposed := opposed_text(sided_joints(mechanism), sides_at(mechanism, state.t, state.q)):
         raise AssemblyError(f"The state is not assembled. {opposed}")
     C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]

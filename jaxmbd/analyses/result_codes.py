@@ -63,7 +63,7 @@ class RESULTS(eqx.Enumeration):
     )
 
 
-def first_failure(*cases: tuple[Bool[Array, ""], RESULTS]) -> RESULTS:
+def first_failure(*cases: tuple[Bool[Array, ""] | np.bool_, RESULTS]) -> RESULTS:
     """Return the result code that belongs to the first condition that is true; `successful` if none is."""
     result = RESULTS.successful
     for failed, item in reversed(cases):

@@ -34,6 +34,7 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
@@ -311,7 +312,7 @@ def _check_positions(
     if not residuals.is_closed:
         text = closure_text(mechanism, start, np.asarray(residuals.position), prescribed, t)
         raise AssemblyError(text + over_constrained_text(mechanism, t, residuals.q, tuple(prescribed)))
-    if opposed := opposed_text(mechanism, np.asarray(residuals.sides)):
+    if opposed := opposed_text(sided_joints(mechanism), np.asarray(residuals.sides)):
         raise AssemblyError(f"The mechanism cannot be assembled. {opposed}")
     if not residuals.is_nearest:
         slope = float(residuals.slope)
@@ -342,7 +343,9 @@ def _raise_at_run_time(
     speeds: tuple[str, ...],
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
+    # The text must not hold the mechanism: its values may be traced.
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
+    sided = sided_joints(mechanism)
 
     def describe(
         position: np.ndarray,
@@ -355,7 +358,7 @@ def _raise_at_run_time(
         if not _all_within(position, limits):
             text = open_text(positions, position, limits)
             return f"Assembly failed: the joints cannot be closed at these values: {text} (m or rad; m² for a Rod)."
-        if opposed := opposed_text(mechanism, sides):
+        if opposed := opposed_text(sided, sides):
             return f"Assembly failed. {opposed}"
         if not _all_within(slope, tolerance_of(position)):
             return f"Assembly failed: {_STEEP}."

@@ -14,6 +14,7 @@ from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
@@ -64,7 +65,7 @@ def closure_text(
     scales = np.asarray(row_scales(closing[0], names))
     tolerance = np.asarray(closed_limits(closing[0], names))
     beyond, sides = _without_guards(closing, start)
-    if (np.abs(np.asarray(beyond)) <= tolerance).all() and (opposed := opposed_text(mechanism, sides)):
+    if (np.abs(np.asarray(beyond)) <= tolerance).all() and (opposed := opposed_text(sided_joints(mechanism), sides)):
         return f"The mechanism cannot be assembled from this guess: its joints close there on a wrong side. {opposed}"
     results, closed = _searched(mechanism, start, prescribed, t)
     if closed:

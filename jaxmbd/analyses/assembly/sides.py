@@ -53,12 +53,12 @@ def sides_at(mechanism: Mechanism, t: Scalar, q: Float[Array, " nq"]) -> Float[A
     return Equations(mechanism).at(t, q).sides()
 
 
-def opposed_text(mechanism: Mechanism, sides: Array | np.ndarray) -> str:
-    """Return the text on the joints that are on the wrong side; "" if there are none."""
+def opposed_text(sided: list[str], sides: Array | np.ndarray) -> str:
+    """Return the text on those of `sided_joints` that are on the wrong side; "" if there are none."""
     wrong = np.asarray(sides) < _EDGE
     if not wrong.any():
         return ""
-    names = [repr(name) for name, is_wrong in zip(sided_joints(mechanism), wrong, strict=True) if is_wrong]
+    names = [repr(name) for name, is_wrong in zip(sided, wrong, strict=True) if is_wrong]
     return (
         f"The axes of {', '.join(names)} point against each other: turn one of {'its' if len(names) == 1 else 'their'} "
         'markers, axis="-z" for axis="z".'

@@ -35,6 +35,7 @@ from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -272,7 +273,7 @@ def _checked(result: Equilibrium, search: NewtonSearch, faults: SteadyStateResid
     if not (np.abs(np.asarray(search.miss)) <= limits).all():
         raise AssemblyError(open_text(mechanism, search.miss))
     if is_one_of(state.result, RESULTS.opposed):
-        opposed = opposed_text(mechanism, sides_at(mechanism, state.t, search.q))
+        opposed = opposed_text(sided_joints(mechanism), sides_at(mechanism, state.t, search.q))
         raise AssemblyError(f"The equilibrium that was found is not assembled. {opposed}")
     if is_one_of(state.result, RESULTS.not_steady):
         raise SolveError(contradiction(mechanism, faults, turns, tolerance))

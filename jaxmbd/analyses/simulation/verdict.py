@@ -30,6 +30,7 @@ from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import (
     condition_number,
@@ -190,7 +191,7 @@ def _is_nearly_singular(first: Array, last: Array, counts: Bool[Array, ""]) -> B
 
 def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
     """The error text of a failed motion as a function of its verdict and data, for `raise_where`."""
-    names = row_names(mechanism, ())
+    names, sided = row_names(mechanism, ()), sided_joints(mechanism)  # not the mechanism: its values may be traced
 
     def describe(
         code: np.ndarray, position: np.ndarray, velocity: np.ndarray, limits: np.ndarray, speed_limits: np.ndarray,
@@ -198,7 +199,7 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
         if kind == _OPPOSED:
-            return f"The initial state is not assembled. {opposed_text(mechanism, sides) or text}"
+            return f"The initial state is not assembled. {opposed_text(sided, sides) or text}"
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
             rows = open_text(names, miss, limits if kind == _NOT_ASSEMBLED else speed_limits)
