@@ -8,8 +8,9 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,13 @@ class Module:
     path: Path
     source: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source, filename=str(self.path))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
     @property
     def room(self) -> str:
@@ -104,6 +109,7 @@ class Import:
     is_ours: bool
 
 
+@cache
 def read_modules(folder: Path = PACKAGE) -> list[Module]:
     paths = sorted(folder.rglob("*.py"))
     return [Module(path.relative_to(ROOT), path.read_text(encoding="utf-8")) for path in paths]
@@ -127,8 +133,8 @@ def from_targets(module: Module, node: ast.ImportFrom) -> Iterator[str]:
         yield f"{base}.{alias.name}" if reaches_room else base
 
 
-def imports(module: Module, tree: ast.AST) -> Iterator[Import]:
-    for node in ast.walk(tree):
+def imports(module: Module, nodes: Iterable[ast.AST]) -> Iterator[Import]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -139,16 +145,17 @@ def imports(module: Module, tree: ast.AST) -> Iterator[Import]:
             yield Import(node, *split_import(dotted))
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in module.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def inside_functions(module: Module) -> list[Import]:
     """Each import below a `def`, once, also where functions nest."""
-    found = (item for function in functions(module.tree) for item in imports(module, function))
+    found = (item for function in functions(module) for item in imports(module, ast.walk(function)))
     return list({(item.node.lineno, item.name): item for item in found}.values())
 
 
+@cache
 def declared_dependencies() -> set[str]:
     """Names that `pip install jaxmbd` brings; each is imported by the name it is installed by, with `_` for `-`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -165,7 +172,7 @@ def check_is_in_table(module: Module) -> Iterator[str]:
 
 def check_floors(module: Module) -> Iterator[str]:
     floor = FLOOR_OF.get(module.room)
-    for item in imports(module, module.tree):
+    for item in imports(module, module.nodes):
         if floor is None or not item.is_ours or item.name == module.room:
             continue
         target = FLOOR_OF.get(item.name)
@@ -179,7 +186,7 @@ def check_floors(module: Module) -> Iterator[str]:
 
 
 def check_lazy_loads(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_loader.load"):
             continue
         dotted = ast.literal_eval(node.args[0])
@@ -201,13 +208,13 @@ def check_imports_in_functions(module: Module) -> Iterator[str]:
 def check_imports_are_declared(module: Module) -> Iterator[str]:
     allowed = declared_dependencies() | sys.stdlib_module_names | {"mpl_toolkits"}  # that comes with matplotlib
     optional = {item.node.lineno for item in inside_functions(module) if item.name in OPTIONAL}
-    for item in imports(module, module.tree):
+    for item in imports(module, module.nodes):
         if not item.is_ours and item.name not in allowed and item.node.lineno not in optional:
             yield module.at(item.node, f"imports {item.name}, which the dependencies in pyproject.toml lack")
 
 
 def check_function_length(module: Module) -> Iterator[str]:
-    for function in functions(module.tree):
+    for function in functions(module):
         first, last = function.body[0], function.body[-1]
         lines = (last.end_lineno or last.lineno) - function.lineno + 1
         if ast.get_docstring(function) is not None:
@@ -226,13 +233,13 @@ def check_file_length(module: Module) -> Iterator[str]:
 
 
 def check_calls(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("super", "hasattr"):
             yield module.at(node, f"calls {node.func.id}(): a class is abstract or final, and has all its fields")
 
 
 def check_internals(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
         prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
@@ -243,7 +250,7 @@ def check_internals(module: Module) -> Iterator[str]:
 
 
 def check_drawing(module: Module) -> Iterator[str]:
-    for item in imports(module, module.tree):
+    for item in imports(module, module.nodes):
         if item.name in ("matplotlib", "mpl_toolkits") and module.room not in DRAWING:
             yield module.at(item.node, f"imports {item.name}, which is for the rooms {sorted(DRAWING)}")
 
