@@ -64,7 +64,7 @@ sanitize: $(VENV)/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
 	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-		$(BIN)/python -m pytest -q tests/compile/test_program.py tests/compile/test_program_transformations.py
+		$(BIN)/python -m pytest -q tests/engine/test_program.py tests/engine/test_program_transformations.py
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

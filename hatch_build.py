@@ -28,10 +28,10 @@ class PrebuiltLibraries(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from jaxmbd.compile.targets.build_vm import machine
-        from jaxmbd.compile.targets.c_library import compiler
-        from jaxmbd.compile.targets.launcher import launcher_library
-        from jaxmbd.compile.targets.prebuilt import FOLDER, INSTRUCTION_SETS, ffi_version, file_name, made_for
+        from jaxmbd.engine.machine.build_vm import machine
+        from jaxmbd.engine.machine.c_library import compiler
+        from jaxmbd.engine.machine.gpu.launcher import launcher_library
+        from jaxmbd.engine.machine.prebuilt import FOLDER, INSTRUCTION_SETS, ffi_version, file_name, made_for
 
         chosen = [x for x in INSTRUCTION_SETS if x.architecture == platform.machine()]
         tag = next((x for x in platform_tags() if x.startswith("manylinux")), None)  # of this version of glibc

@@ -46,7 +46,7 @@ def imported(device: str) -> Any:
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cuda,cpu" if device == "gpu" else "cpu")
     with stage("virtual machine"):
-        from jaxmbd.compile.targets.build_vm import vm
+        from jaxmbd.engine.machine.build_vm import vm
 
         vm()
     return jaxmbd

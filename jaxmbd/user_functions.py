@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmbd.compile.cache.user_calls import plain
-from jaxmbd.compile.jax_internals import partial_eval
+from jaxmbd.engine.calls.user_calls import plain
+from jaxmbd.engine.upstream.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
 
 _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)

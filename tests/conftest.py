@@ -51,10 +51,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes would go unchecked"
 # Not in those whose arrays hold rows of a graph: they are called hundreds of thousands of times.
-PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"compile"}
+PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"engine"}
 check_shapes([f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED])
 
-from jaxmbd.compile.cache import calls, disk_cache
+from jaxmbd.engine.calls import calls, disk_cache
 
 # Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
 gc.set_threshold(100_000, 20, 20)

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmbd.compile.targets import launcher
-from jaxmbd.compile.targets.c_library import CLibrary
-from jaxmbd.compile.targets.erk_kernel import HEADERS, PREPARE, RUN, MotionKernel
+from jaxmbd.engine.machine.c_library import CLibrary
+from jaxmbd.engine.machine.gpu import launcher
+from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, PREPARE, RUN, MotionKernel
 from jaxmbd.integrate.adjoint import linear_sweeps
 
 DRIVER = Path(__file__).with_name("stand_in_driver.c")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.linear_solve import SymmetricMatrix, symmetric
 from jaxmbd.space.vectors import safe_norm, times
 

@@ -7,8 +7,7 @@ import diffrax as dfx
 import jax.numpy as jnp
 import pytest
 
-from jaxmbd.compile import equinox_internals, jax_internals
-from jaxmbd.integrate import diffrax_internals
+from jaxmbd.engine.upstream import diffrax_internals, equinox_internals, jax_internals
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 
 USED = jax_internals.USED | equinox_internals.USED | diffrax_internals.USED

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from jaxmbd import data as measured
-from jaxmbd.compile.targets.prebuilt import INSTRUCTION_SETS
+from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS
 
 ROOT = Path(__file__).parents[1]
-PREBUILT = re.compile(r"jaxmbd/compile/targets/prebuilt/((?:machine|launcher)-\S+)-ffi\d+\.\d+-[0-9a-f]{16}\.so")
+PREBUILT = re.compile(r"jaxmbd/engine/machine/prebuilt/((?:machine|launcher)-\S+)-ffi\d+\.\d+-[0-9a-f]{16}\.so")
 pytestmark = pytest.mark.slow
 
 
@@ -95,8 +95,9 @@ MOTION = """
 import ctypes, sys, time
 import jax, numpy as np, jaxmbd as mbd
 jax.config.update("jax_enable_x64", True)
-from jaxmbd.compile import jax_binding
-from jaxmbd.compile.targets import build_vm, launcher, straight_line_compiler
+from jaxmbd.engine.binding import jax_binding
+from jaxmbd.engine.machine import build_vm, straight_line_compiler
+from jaxmbd.engine.machine.gpu import launcher
 assert "site-packages" in mbd.__file__, mbd.__file__
 example = mbd.examples.get("pendulum")
 solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5), engine="interpreter")

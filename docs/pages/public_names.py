@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = Path(__file__).parents[2] / "jaxmbd"
-INNER = {"jaxmbd.cli", "jaxmbd.compile"}  # the command, and the engine: no names for users
+INNER = {"jaxmbd.cli", "jaxmbd.engine"}  # the command, and the engine: no names for users
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, check_known

@@ -17,7 +17,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_known
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of

@@ -23,8 +23,8 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown

@@ -8,8 +8,8 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.equations.linear_solve import (

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from jaxmbd.compile.cache.cached_function import whole_in_meshes
-from jaxmbd.compile.equinox_internals import any_instance, report_error
-from jaxmbd.compile.jax_internals import default_platform
-from jaxmbd.compile.mesh import gathered
-from jaxmbd.compile.targets.build_vm import RAISE, vm
+from jaxmbd.engine.binding.mesh import gathered
+from jaxmbd.engine.calls.cached_function import whole_in_meshes
+from jaxmbd.engine.machine.build_vm import RAISE, vm
+from jaxmbd.engine.upstream.equinox_internals import any_instance, report_error
+from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.errors import printable
 
 

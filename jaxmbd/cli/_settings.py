@@ -7,8 +7,8 @@ from importlib.metadata import version
 import jax
 
 from jaxmbd import __version__
-from jaxmbd.compile.cache.files import compiled_folder, limit_size, make_own_folder, size_limit
-from jaxmbd.compile.targets.build_vm import description
+from jaxmbd.engine.machine.build_vm import description
+from jaxmbd.engine.store.own_files import compiled_folder, limit_size, make_own_folder, size_limit
 
 # A command runs each computation once: time spent on compiler optimisations is rarely recovered.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.groups import unnamed

@@ -18,7 +18,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import at_rows
-from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import ConstraintBodyTerms, SparseMatrix, matches, summed
 from jaxmbd.space.space import AbstractSpace

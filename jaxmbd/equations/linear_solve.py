@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program, prefers_programs
-from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
-from jaxmbd.compile.mesh import varying_alike
-from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.jax_binding import as_program, prefers_programs
+from jaxmbd.engine.binding.ldlt_primitive import dense, factor_p, solve_p
+from jaxmbd.engine.binding.mesh import varying_alike
+from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.program.symbolic_ldlt import Pattern
+from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 
 Solve = Callable[[Array], Array]

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia

@@ -7,8 +7,8 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from jaxmbd.compile.cache.disk_cache import digest_of_sources
-from jaxmbd.compile.cache.identity import UnidentifiedError, identity_of, traced_identity
+from jaxmbd.engine.calls.disk_cache import digest_of_sources
+from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of, traced_identity
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._problem import Problem, Unknowns
 

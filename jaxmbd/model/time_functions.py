@@ -19,7 +19,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, constant, is_concrete
-from jaxmbd.compile.lookups import looked_up
+from jaxmbd.engine.binding.lookups import looked_up
 from jaxmbd.errors import MechanismError, is_one_of, shown
 
 

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
 from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMovingMarker

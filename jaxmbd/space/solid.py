@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
-from jaxmbd.compile.equinox_internals import is_placeholder
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations
 

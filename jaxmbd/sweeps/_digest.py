@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.compile.cache.disk_cache import digest_of_sources
-from jaxmbd.compile.cache.identity import UnidentifiedError, identity_of
+from jaxmbd.engine.calls.disk_cache import digest_of_sources
+from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.sweeps._outputs import Function, Output, name_of, traced
 from jaxmbd.sweeps._space import Space

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxmbd.compile.graph.node import COMPARISONS, Node, in_order
-from jaxmbd.compile.graph.number import FUNCTIONS, apply, number, twelfths_of_pi
 from jaxmbd.symbolic._ring import ONE, Monomial, Polynomial, Ring, TooLong, reduced, replacement, total_of, without
 from jaxmbd.symbolic._sympy import constant, converted, is_length, rules
+from jaxmbd.symbolic.graph.node import COMPARISONS, Node, in_order
+from jaxmbd.symbolic.graph.number import FUNCTIONS, apply, number, twelfths_of_pi
 
 Turns: TypeAlias = tuple[tuple[int, int], ...]  # a sum of angles: pairs (index of the angle, integer multiple)
 

@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from jaxmbd.compile.graph.node import BOOLEAN, Node, in_order
-from jaxmbd.compile.graph.number import to_float
 from jaxmbd.errors import MechanismError
+from jaxmbd.symbolic.graph.node import BOOLEAN, Node, in_order
+from jaxmbd.symbolic.graph.number import to_float
 
 _PRODUCTS = 4  # exponents up to which C code multiplies, which is faster and more accurate than pow
 

@@ -14,9 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.graph.node import Graph, Node
-from jaxmbd.compile.graph.trace import TracedGraph, trace
-from jaxmbd.compile.ldlt_primitive import FORMULAS
+from jaxmbd.engine.binding.ldlt_primitive import FORMULAS
 from jaxmbd.errors import MechanismError, is_one_of, needs, unknown
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.printing import count_of
@@ -24,6 +22,8 @@ from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
 from jaxmbd.symbolic._system import System, Where
+from jaxmbd.symbolic.graph.node import Graph, Node
+from jaxmbd.symbolic.graph.trace import TracedGraph, trace
 
 _FORMULAS = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.compile.graph.node import Node, in_order
-from jaxmbd.compile.graph.number import twelfths_of_pi
 from jaxmbd.errors import MechanismError
+from jaxmbd.symbolic.graph.node import Node, in_order
+from jaxmbd.symbolic.graph.number import twelfths_of_pi
 
 
 def to_sympy(

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.describe import load_names, signed_loads
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.equations.saddle_point import SaddlePoint

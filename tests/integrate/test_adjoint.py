@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
-from jaxmbd.compile import ssa_rules
+from jaxmbd.engine.program import ssa_rules
 from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs

@@ -16,8 +16,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.analyses.simulation import integration
-from jaxmbd.compile.targets import launcher, nvrtc
-from jaxmbd.compile.targets.erk_kernel import HEADERS, RUN
+from jaxmbd.engine.machine.gpu import launcher, nvrtc
+from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, RUN
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
 from tests.marks import slow_but

@@ -11,9 +11,9 @@ import sympy
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.compile.graph.trace import trace
 from jaxmbd.space import rotation as rot
 from jaxmbd.symbolic._normal import _factored, normal_forms
+from jaxmbd.symbolic.graph.trace import trace
 from tests import spatial_examples
 from tests.planar_examples import ALL, Example
 

@@ -14,8 +14,8 @@ import sympy
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.compile.graph.trace import trace
 from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.symbolic.graph.trace import trace
 from tests import spatial_examples
 from tests.c_code import load_c
 from tests.marks import slow_but

@@ -32,8 +32,8 @@ from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of

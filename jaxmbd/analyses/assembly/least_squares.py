@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.jax_binding import as_program, is_program, prefers_programs
+from jaxmbd.engine.binding.jax_binding import as_program, is_program, prefers_programs
 from jaxmbd.equations.linear_solve import spd_solver
 
 _STEPS = 256

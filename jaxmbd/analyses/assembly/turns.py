@@ -14,7 +14,7 @@ from jaxmbd.analyses.assembly.assembly_errors import closed_limits
 from jaxmbd.analyses.assembly.multistart import convert_coordinates, in_joint_coordinates, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closed, closure
 from jaxmbd.arrays import frozen
-from jaxmbd.compile.equinox_internals import any_instance
+from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.joint.spatial import Screw

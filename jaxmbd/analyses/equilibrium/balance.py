@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.errors import MechanismError

@@ -15,7 +15,7 @@ from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
 from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
-from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError

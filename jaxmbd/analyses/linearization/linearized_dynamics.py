@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint

@@ -26,10 +26,10 @@ from jaxmbd.analyses.simulation.verdict import (
 )
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.jax_binding import as_program, is_program
-from jaxmbd.compile.jax_internals import default_platform
-from jaxmbd.compile.targets import launcher
+from jaxmbd.engine.binding.jax_binding import as_program, is_program
+from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine.machine.gpu import launcher
+from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only

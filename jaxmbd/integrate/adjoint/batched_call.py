@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.mesh import BatchAxes
+from jaxmbd.engine.binding.mesh import BatchAxes
 from jaxmbd.integrate.adjoint.steps import NativeCall
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir
+from jaxmbd.engine.upstream.jax_internals import Primitive, ad, batching, mlir
 from jaxmbd.errors import MechanismError
 
 _tangent_p = Primitive("jaxmbd_tangent_of_one_mode")

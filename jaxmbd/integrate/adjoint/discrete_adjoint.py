@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.compile.equinox_internals import while_loop
+from jaxmbd.engine.upstream.diffrax_internals import SAVE_STATE
+from jaxmbd.engine.upstream.equinox_internals import while_loop
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
-from jaxmbd.integrate.diffrax_internals import SAVE_STATE
 from jaxmbd.integrate.solvers.switching import StepsOnto
 
 _REVERSE_ONLY = (

@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import frozen
-from jaxmbd.compile.jax_binding import register, run_p
-from jaxmbd.compile.jax_internals import freed_when_unused
-from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.sized_cache import sized_cache
-from jaxmbd.compile.targets.build_vm import vm
-from jaxmbd.compile.targets.erk_kernel import MotionKernel
-from jaxmbd.compile.targets.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
-from jaxmbd.compile.targets.numpy_code.translation import evaluated
-from jaxmbd.compile.targets.straight_line_compiler import LARGEST
-from jaxmbd.compile.tracing import EQUATIONS_KEPT, TracedFunction, equations_in, is_array, pruned, traced
+from jaxmbd.engine.binding.jax_binding import register, run_p
+from jaxmbd.engine.binding.tracing import EQUATIONS_KEPT, TracedFunction, equations_in, is_array, pruned, traced
+from jaxmbd.engine.machine.build_vm import vm
+from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
+from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
+from jaxmbd.engine.machine.straight_line_compiler import LARGEST
+from jaxmbd.engine.numpy_code.translation import evaluated
+from jaxmbd.engine.program.schedule import Program
+from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.upstream.jax_internals import freed_when_unused
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 

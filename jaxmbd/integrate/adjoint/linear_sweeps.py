@@ -25,8 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.cache.identity import EXPANSIONS
-from jaxmbd.compile.jax_internals import (
+from jaxmbd.engine.binding.mesh import divided
+from jaxmbd.engine.calls.identity import EXPANSIONS
+from jaxmbd.engine.machine.build_vm import SWEEPS, call_vm
+from jaxmbd.engine.machine.gpu.kernel_part import Buffer
+from jaxmbd.engine.machine.gpu.launcher import launched
+from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
+from jaxmbd.engine.upstream.jax_internals import (
     Primitive,
     ShapedArray,
     ad,
@@ -36,11 +41,6 @@ from jaxmbd.compile.jax_internals import (
     is_partitioned,
     mlir,
 )
-from jaxmbd.compile.mesh import divided
-from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
-from jaxmbd.compile.targets.kernel_part import Buffer
-from jaxmbd.compile.targets.launcher import launched
-from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.integrate.adjoint.batched_call import Batch, BatchedCall, Batches, batched_call
 from jaxmbd.integrate.adjoint.steps import AbstractSteps
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.jax_internals import freed_when_unused
-from jaxmbd.compile.targets.erk_kernel import MotionKernel
-from jaxmbd.compile.targets.kernel_part import Buffer
+from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
+from jaxmbd.engine.machine.gpu.kernel_part import Buffer
+from jaxmbd.engine.upstream.jax_internals import freed_when_unused
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
 VALUE: str = "value"

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from jaxmbd.compile.equinox_internals import while_loop, write_row
+from jaxmbd.engine.upstream.equinox_internals import while_loop, write_row
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, InputParts, Outputs, is_inexact, replaced
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.newton_closure import (

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
-from jaxmbd.compile.cache.cached_function import cached_on_disk
-from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.equinox_internals import any_instance
-from jaxmbd.compile.jax_binding import as_program
-from jaxmbd.integrate.diffrax_internals import has_diffraxs_step
+from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine.upstream.diffrax_internals import has_diffraxs_step
+from jaxmbd.engine.upstream.equinox_internals import any_instance
 
 _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
     a_lower=(

@@ -5,7 +5,7 @@ from typing import Any
 import diffrax as dfx
 import equinox as eqx
 
-from jaxmbd.integrate.diffrax_internals import FROM_CONTROLLER
+from jaxmbd.engine.upstream.diffrax_internals import FROM_CONTROLLER
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import update_row_selection
 

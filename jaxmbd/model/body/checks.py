@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, combined, is_concrete
-from jaxmbd.compile.equinox_internals import is_placeholder
+from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.space.space import AbstractSpace

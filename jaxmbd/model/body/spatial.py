@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import (

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_fields, check_markers
 from jaxmbd.model.body.names import Name

@@ -14,8 +14,8 @@ import jax
 from jaxtyping import Array
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.lookups import looked_up_at_first
-from jaxmbd.compile.tracing import is_array
+from jaxmbd.engine.binding.lookups import looked_up_at_first
+from jaxmbd.engine.binding.tracing import is_array
 from jaxmbd.model.body.body import AbstractMovingMarker
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce

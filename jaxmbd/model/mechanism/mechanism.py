@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 
-from jaxmbd.compile.equinox_internals import is_placeholder
+from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.checks import check_flags, check_instance, checked_items, checked_names

@@ -1,1 +1,0 @@
-"""Compiler passes: common subexpressions, dead code, contraction, scheduling, allocation; symbolic factorisation."""

@@ -1,1 +1,0 @@
-"""The rules by which jaxprs become scalar operations, one for each primitive of JAX, for any builder of scalars."""

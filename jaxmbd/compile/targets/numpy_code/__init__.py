@@ -1,1 +1,0 @@
-"""NumPy code of traced functions: what runs before anything is compiled."""

@@ -1,0 +1,1 @@
+"""Programs as functions and primitives of JAX."""

@@ -1,0 +1,363 @@
+"""Traced functions of arrays, with the programs, the derivatives and the transposes that are derived from them.
+
+`trace_once` is for functions inside of these: they are traced once for each structure and type of their arguments.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cached_property, lru_cache, partial, wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.arrays import constant, is_concrete, is_local
+from jaxmbd.engine.binding import ldlt_primitive
+from jaxmbd.engine.binding.mesh import outside_meshes, placed_by_xla
+from jaxmbd.engine.machine.build_vm import postorder
+from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedError
+from jaxmbd.engine.numpy_code.code import run as run_code
+from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
+from jaxmbd.engine.program import ssa_rules
+from jaxmbd.engine.program.equation import Equation
+from jaxmbd.engine.program.interpreter import Interpreter
+from jaxmbd.engine.program.schedule import Program, schedule
+from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
+from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.upstream.jax_internals import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    freed_when_unused,
+    is_x64,
+    jaxpr_as_fun,
+    watches_values,
+)
+from jaxmbd.errors import MechanismError
+
+# How many equations of jaxprs, and instructions of NumPy code, are kept of what was traced: about 100 MB of each, which
+# is what some dozen of structures of small mechanisms need. What is dropped is traced anew, or read from disk.
+EQUATIONS_KEPT, INSTRUCTIONS_KEPT = 130_000, 130_000
+
+
+@freed_when_unused
+class TracedFunction:
+    """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
+
+    `used`: the indices of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`:
+    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns
+    the primal results together with the tangents, which computes common values once; reverse mode needs two separate
+    functions. `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
+    """
+
+    def __init__(
+        self, jaxpr: Any, used: Sequence[int], linear: int = 0, dependencies: Any = None, returns_primal: bool = False
+    ) -> None:
+        self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
+        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
+        in_avals = jaxpr.in_avals  # a property that builds a new list at each access
+        self.types = tuple(in_avals[k] for k in used)
+        self.results = tuple(jaxpr.out_avals)
+        self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
+        self._derivatives: dict[Any, TracedFunction] = {}
+        self._transposes: dict[Any, TracedFunction] = {}
+
+    def __call__(self, *arrays: Any) -> Sequence[Any]:
+        """Evaluate the function by JAX."""
+        return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: jax.lax.full(x.shape, 0, x.dtype)))
+
+    def _all(self, arguments: Sequence[Any], fill: Callable[[Any], Any]) -> list[Any]:
+        """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
+        used = dict(zip(self.used, arguments, strict=True))
+        return [used[k] if k in used else fill(x) for k, x in enumerate(self.jaxpr.in_avals)]
+
+    def placed(self, value_ids: Sequence[Any]) -> list[Any]:
+        """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
+        return self._all(value_ids, lambda x: np.broadcast_to(np.int32(ZERO), x.shape))
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The compiled program; None if the function uses something that a program cannot express."""
+        return self._compiled(len(self.types) - self.linear if self.linear else 0, False)
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """True if its program returns its only argument unchanged, as that of coordinates without quaternions that are
+        normalized: it need not be called for each instance of a batch."""
+        program, shapes = self.program, [x.shape for x in (*self.types, *self.results)]
+        if program is None or program.code.size or len(self.types) != 1 or len(shapes) != 2 or shapes[0] != shapes[1]:
+            return False
+        return {*map(tuple, program.loads.tolist())} == {*map(tuple, program.stores.tolist())}
+
+    @lru_cache(maxsize=4)  # noqa: B019
+    def hoisted_program(self, parameters: int) -> Program | None:
+        """The same with all that depends on the first `parameters` arguments alone in front, to be run once for many
+        runs of the rest."""
+        return self._compiled(parameters, True)
+
+    def _compiled(self, uniform_inputs: int, hoist: bool) -> Program | None:
+        types = (*self.types, *self.results)
+        if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
+            return None
+        if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
+            return None
+        builder = SSABuilder()
+        inputs = [builder.inputs(x.shape) for x in self.types]
+        try:
+            with jax.ensure_compile_time_eval():
+                outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
+        except MechanismError:
+            return None
+        return schedule(builder, outputs, postorder, uniform_inputs, hoist)
+
+    def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
+        """The forward derivative (JVP) with respect to the arguments `moving`.
+
+        Its arguments are the primals and the tangents of `moving`; it returns the tangents of the results, preceded by
+        the results themselves if the function `returns_primal`.
+        """
+        derivative = self._derivative(moving, self.returns_primal)
+        derivative.derived = (self, moving) if self.returns_primal else None
+        return derivative
+
+    def halves(self) -> tuple["TracedFunction", "TracedFunction"] | None:
+        """The primal function and the function of the tangents alone, if this is a derivative that returns both."""
+        if self.derived is None:
+            return None
+        primal, moving = self.derived
+        return primal, primal._derivative(moving, False)
+
+    def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
+        if (moving, with_primal) not in self._derivatives:
+            count = len(self.types)
+
+            def jvp(*arrays: Any) -> Any:
+                primals, tangents = arrays[:count], arrays[count:]
+
+                def of_moving(*values: Any) -> Any:
+                    full = list(primals)
+                    for k, x in zip(moving, values, strict=True):
+                        full[k] = x
+                    return tuple(self(*full))
+
+                results, changes = jax.jvp(of_moving, tuple(primals[k] for k in moving), tuple(tangents))
+                return (*results, *changes) if with_primal else changes
+
+            types = (*self.types, *(self.types[k] for k in moving))
+            tangent_of = {k: count + i for i, k in enumerate(moving)}
+            dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
+            dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
+            derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            self._derivatives[moving, with_primal] = derivative
+        return self._derivatives[moving, with_primal]
+
+    def transpose(self, wanted: tuple[int, ...]) -> "TracedFunction":
+        """The transpose with respect to the arguments `wanted`, in which the function is linear.
+
+        Its arguments are the other arguments and then the cotangents of the results; it returns the cotangents of
+        `wanted`.
+        """
+        if wanted not in self._transposes:
+            others = [k for k in range(len(self.types)) if k not in wanted]
+
+            def pullback(*arrays: Any) -> Any:
+                residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
+
+                def linear(*some: Any) -> Any:
+                    full: list[Any] = [None] * len(self.types)
+                    for positions, values in ((others, residuals), (wanted, some)):
+                        for k, x in zip(positions, values, strict=True):
+                            full[k] = x
+                    return tuple(self(*full))
+
+                return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
+
+            types = (*(self.types[k] for k in others), *self.results)
+            self._transposes[wanted] = traced(pullback, types, len(self.results))
+        return self._transposes[wanted]
+
+
+def traced(
+    fun: Callable[..., Sequence[Any]],
+    types: Sequence[Any],
+    linear: int = 0,
+    dependencies: Any = None,
+    returns_primal: bool = False,
+) -> TracedFunction:
+    """Trace a function of arrays of the given types that returns several arrays.
+
+    It is traced outside of any mesh: the result is cached and reused inside `jax.shard_map`, and programs do not depend
+    on a mesh.
+    """
+    with outside_meshes():
+        jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
+    return TracedFunction(jaxpr, range(len(types)), linear, dependencies, returns_primal)
+
+
+def pruned(function: TracedFunction) -> TracedFunction:
+    """The same function restricted to the arguments on which its results depend."""
+    jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if any(var in needed for var in equation.outvars):
+            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
+    used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
+    return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
+
+
+_CALLED = (ClosedJaxpr, Jaxpr, TracedFunction)
+
+
+def equations_in(*jaxprs: Any) -> int:
+    """The number of equations of jaxprs and of all that they call, each of which counts once: the memory that they
+    need."""
+    total, seen, left = 0, set(), [*jaxprs]
+    while left:
+        jaxpr = left.pop()
+        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+        if id(jaxpr) in seen:
+            continue
+        seen.add(id(jaxpr))
+        total += len(jaxpr.eqns)
+        for equation in jaxpr.eqns:
+            for value in equation.params.values():
+                inner = value if isinstance(value, tuple) else (value,)
+                left += [x.jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)]
+    return total
+
+
+def _inline(equation: Equation, *value_ids: Any) -> Any:
+    """The lowering rule of a program that is called inside another one: inline it."""
+    function = equation.params["function"]
+    if equation.params["batch"]:
+        raise equation.unsupported(" of a batch")
+    return equation.interpret(function.jaxpr, function.placed(value_ids))
+
+
+_RULES = {**ssa_rules.RULES, **ldlt_primitive.RULES, "jaxmbd_program": _inline}
+
+
+# --- functions inside of traced ones ----------------------------------------------------------------------
+
+
+def is_array(leaf: Any) -> bool:
+    """True if a leaf of an argument is an array, whose numbers may differ from call to call."""
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+_for_known_values: ContextVar[bool] = ContextVar("for_known_values", default=False)
+
+
+@contextmanager
+def for_known_values() -> Iterator[None]:
+    """While a function is traced for one instance with known values, which NumPy then runs."""
+    token = _for_known_values.set(True)
+    try:
+        yield
+    finally:
+        _for_known_values.reset(token)
+
+
+def is_for_known_values() -> bool:
+    """True inside of `for_known_values`."""
+    return _for_known_values.get()
+
+
+def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of pytrees so that it is traced once for each structure and type of its arguments.
+
+    Under differentiation and `vmap`, JAX then transforms the cached jaxpr instead of running the function's Python code
+    again for each transformation, which would dominate the time of an analysis's first call. Leaves that are not
+    arrays, functions among them, are static: they are part of the cache key; one without a hash is compared
+    by identity. Arrays on another device than the default one are computed there, by XLA.
+    """
+
+    @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
+    def run(tree: Any, others: tuple[Any, ...], _: bool, arrays: list[Any]) -> Any:
+        remaining = iter(arrays)
+        leaves = [next(remaining) if leaf is _ARRAY else of_static(leaf) for leaf in others]
+        return function(*jax.tree.unflatten(tree, leaves))
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        others = tuple(_ARRAY if is_array(leaf) else as_static(leaf) for leaf in leaves)
+        arrays = [leaf for leaf in leaves if is_array(leaf)]
+        if all(map(is_local, arrays)) and not watches_values():
+            code, results = _known(run, tree, others, tuple(map(jax.typeof, arrays)), is_x64())
+            if code is not None:
+                with suppress(StoppedError):  # by a user's check, whose error XLA raises
+                    return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
+        return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
+
+    return call
+
+
+@sized_cache(INSTRUCTIONS_KEPT, lambda found: 1 if found[0] is None else found[0].size)
+def _known(
+    run: Any, tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool
+) -> tuple[NumpyCode | None, Any]:
+    """The NumPy code of a function for values that are known, which compiles nothing, and the structure of the
+    results."""
+    with for_known_values():
+        jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
+    try:
+        return numpy_code(jaxpr), jax.tree.structure(results)
+    except UnsupportedError:
+        return None, None
+
+
+def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of pytrees so that NumPy computes it where all arguments are known, and nothing is compiled.
+
+    Called by hand, each of its operations would be compiled on its own. Traced, it is the function itself.
+    """
+    plain = lambda arguments, named: function(*arguments, **named)  # noqa: E731
+    once = trace_once(plain)
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        # Numbers become arrays, of the type of the others: each value of a number would be traced anew.
+        types = [x.dtype for x in (*arguments, *named.values()) if is_array(x)]
+        dtype = jnp.result_type(float, *(x for x in types if jnp.issubdtype(x, jnp.floating)))
+        as_array = lambda x: constant(np.asarray(x, dtype)) if _is_number(x) else x  # noqa: E731
+        arguments, named = tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()}
+        return (once if is_concrete(arguments, named) else plain)(arguments, named)
+
+    return call
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, float | int | np.generic)
+
+
+class _ByIdentity:
+    """A static leaf without a hash, such as a user's object with `__eq__` alone that can be called."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.leaf is self.leaf
+
+    def __hash__(self) -> int:
+        return id(self.leaf)
+
+
+def as_static(leaf: Any) -> Any:
+    """A leaf as part of a key."""
+    try:
+        hash(leaf)
+    except TypeError:
+        return _ByIdentity(leaf)
+    return leaf
+
+
+def of_static(leaf: Any) -> Any:
+    """The leaf of which `as_static` has made a part of a key."""
+    return leaf.leaf if isinstance(leaf, _ByIdentity) else leaf
+
+
+_ARRAY = object()  # the placeholder of an array among the static leaves

@@ -1,0 +1,70 @@
+"""The decorator of analyses: first calls run as NumPy code, later ones compiled, and both are stored on disk."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.arrays import frozen, is_concrete, is_local
+from jaxmbd.engine.binding.mesh import is_in_shard_map, placed_by_xla, varying_alike
+from jaxmbd.engine.binding.tracing import as_static
+from jaxmbd.engine.calls.array_types import types_of
+from jaxmbd.engine.calls.call_primitive import call_p
+from jaxmbd.engine.calls.calls import FlatCall, traced
+from jaxmbd.engine.calls.disk_cache import first_calls
+from jaxmbd.engine.calls.structure import ARRAY, filled
+from jaxmbd.engine.upstream.jax_internals import settings_of_tracing, watches_values
+from jaxmbd.progress import announcing
+
+
+def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`equinox.filter_jit` whose first calls with known arguments run as NumPy code, without a compiler (`FirstCalls`).
+
+    The same holds for its first derivatives, outside of `jit` and `vmap`. While JAX's disk cache is on, the
+    code, and later the executable, are stored there.
+    """
+    usual = whole_in_meshes(announcing(function, eqx.filter_jit))
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
+            return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(is_local, frozen(arrays))):
+            with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
+                return usual(*arguments)
+        flat = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing())
+        ready = first_calls(flat)
+        if not ready.is_closed:
+            return usual(*arguments)
+        return filled(ready.like, ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
+
+    return call
+
+
+def whole_in_meshes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; in a mesh, as one call of which JAX sees the types of arguments and results alone."""
+    elsewhere = placed_by_xla(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        if is_in_shard_map() and not is_concrete(arrays):
+            whole = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing(), in_mesh=True)
+            found = traced(whole)
+            if found.is_closed(whole):
+                return filled(found.like, call_p.bind(*varying_alike(arrays), call=whole))
+        return elsewhere(*arguments)
+
+    return call
+
+
+def _static(leaves: list[Any]) -> tuple[Any, ...]:
+    return tuple(ARRAY if eqx.is_array(leaf) else as_static(leaf) for leaf in leaves)

@@ -1,0 +1,92 @@
+"""The content of a file of the disk cache: what a function does, with the programs that it calls, as data.
+
+    magic · SHA-256 of all that follows · key · length of the header · header (JSON) · arrays
+
+The key identifies what was stored, and from what, so that a file under the name of another one is rejected.
+"""
+
+import dataclasses
+import hashlib
+import json
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmbd.engine.calls.array_types import Type, as_data, from_data
+from jaxmbd.engine.calls.structure import decoded, encoded
+from jaxmbd.engine.program.schedule import Program
+
+_MAGIC = b"jaxmbd3\n"
+_START = struct.Struct("<8s32s32sQ")
+_ARRAYS = [field.name for field in dataclasses.fields(Program) if field.type is np.ndarray]
+_NUMBERS = [field.name for field in dataclasses.fields(Program) if field.type is int]
+
+
+class Entry(NamedTuple):
+    """A stored function of a list of arrays: NumPy code, or a compiled executable.
+
+    `description`: JSON data that refers to some of the `arrays` by their indices; `like`: the structure of the result,
+    with `ARRAY` in place of its arrays, and `results`, their types; `programs`: those that it calls.
+    """
+
+    kind: str
+    description: Any
+    arrays: list[np.ndarray]
+    like: Any
+    results: tuple[Type, ...]
+    programs: list[Program]
+
+
+def packed(key: bytes, entry: Entry) -> bytes:
+    """The content of a file with an entry; `key`: 32 bytes that identify it.
+
+    Raises:
+        TypeError: If the structure of the result cannot be encoded.
+    """
+    arrays, programs = list(entry.arrays), []
+    for program in entry.programs:
+        numbers = {name: int(getattr(program, name)) for name in _NUMBERS}
+        programs.append({"numbers": numbers, "tables": len(program.constant_tables)})
+        arrays += [*(getattr(program, name) for name in _ARRAYS), *program.constant_tables]
+    header = {
+        "kind": entry.kind, "description": entry.description, "result": encoded(entry.like), "programs": programs,
+        "types": as_data(entry.results),
+        "count": len(entry.arrays), "arrays": [[x.dtype.str, list(x.shape)] for x in arrays],
+    }  # fmt: skip
+    text = json.dumps(header).encode()
+    content = b"".join([text, *(np.ascontiguousarray(x).tobytes() for x in arrays)])
+    content = _START.pack(_MAGIC, bytes(32), key, len(text))[40:] + content
+    return _MAGIC + hashlib.sha256(content).digest() + content
+
+
+def unpacked(key: bytes, content: bytes) -> Entry:
+    """The entry in a file.
+
+    Raises:
+        ValueError: If the content was not written under this key, or has changed.
+        Exception: If it was written by another version of a library.
+    """
+    if len(content) < _START.size:
+        raise ValueError("The file ends in its header.")
+    magic, digest, written, length = _START.unpack_from(content)
+    if (magic, written, digest) != (_MAGIC, key, hashlib.sha256(memoryview(content)[40:]).digest()):
+        raise ValueError("The file was written under another key, or is damaged.")
+    at = _START.size + length
+    header = json.loads(content[_START.size : at])
+    arrays = []
+    for kind, shape in header["arrays"]:
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays.append(np.frombuffer(content, np.dtype(kind), count, at).reshape(shape).copy())
+        at += arrays[-1].nbytes
+    arrays, tables = arrays[: header["count"]], arrays[header["count"] :]
+    programs = [_program(each, tables) for each in header["programs"]]
+    results = from_data(header["types"])
+    return Entry(header["kind"], header["description"], arrays, decoded(header["result"]), results, programs)
+
+
+def _program(header: Any, arrays: list[np.ndarray]) -> Program:
+    """A program from its sizes and the next of the arrays, which are removed from the list."""
+    fields = {name: arrays.pop(0) for name in _ARRAYS}
+    constant_tables = tuple(arrays.pop(0) for _ in range(header["tables"]))
+    return Program(**fields, constant_tables=constant_tables, **header["numbers"])

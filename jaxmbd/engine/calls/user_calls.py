@@ -1,0 +1,166 @@
+"""Users' functions while an analysis is traced: each is traced once for each type of its arguments.
+
+What an analysis makes of a user's function is known from the jaxprs that the function has become. So a later process
+finds the analysis on disk by these: it traces the users' functions for the arguments that are stored, by their types,
+and not the analysis.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+import jax
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.engine.binding.tracing import is_array
+from jaxmbd.engine.calls.array_types import Type, as_data, from_data, struct_of, types_of
+from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
+from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
+from jaxmbd.engine.upstream.jax_internals import jaxpr_as_fun, settings_of_tracing
+
+# A function that was given a value of its own to see, and asked for it: it is called as it is.
+_ASKS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """The place of a user's function in the description of a call, by its number among those of the call."""
+
+    number: int
+
+
+class UserFunction:
+    """A user's function, with all calls of it that were traced."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.calls: dict[Any, UserCall] = {}
+        self.is_alone = True  # whether all of its calls are known by the types of their arguments
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it, as the jaxpr that it becomes."""
+        leaves, tree = jax.tree.flatten((arguments, named))
+        arrays = [x for x in leaves if is_array(x)]
+        try:
+            call = self.call(tree, tuple(ARRAY if is_array(x) else x for x in leaves), types_of(arrays))
+        except (_NotAloneError, *_ASKS):
+            self.is_alone = False
+            return self.function(*arguments, **named)
+        return call(arrays)
+
+    def call(self, tree: Any, others: tuple[Any, ...], types: tuple[Type, ...]) -> "UserCall":
+        """What it becomes for arguments of this structure, with these leaves and arrays of these types."""
+        key = settings_of_tracing(), tree, tuple((type(x), x) for x in others), types
+        try:
+            found = self.calls.get(key)
+        except TypeError:  # a leaf without a hash
+            raise _NotAloneError from None
+        if found is None:
+            found = self.calls[key] = UserCall(self.function, tree, others, types)
+        return found
+
+    def identity(self) -> list[Any]:
+        """All calls, each as its arguments and what it computes, as JSON data.
+
+        Raises:
+            UnidentifiedError: If there is a call that is not known from its arguments.
+        """
+        if not self.is_alone:
+            raise UnidentifiedError("it depends on values that are being traced")
+        calls = [call for (settings, *_), call in self.calls.items() if settings == settings_of_tracing()]
+        return sorted(([call.arguments, call.identity] for call in calls), key=repr)
+
+    def again(self, arguments: Any) -> str:
+        """What it computes for arguments that were stored.
+
+        Raises:
+            Exception: If it cannot be called so.
+        """
+        like, types = arguments
+        others, tree = jax.tree.flatten(decoded(like))
+        return self.call(tree, tuple(others), from_data(types)).identity
+
+
+class _NotAloneError(Exception):
+    """What a function becomes depends on more than the types of its arguments."""
+
+
+class UserCall:
+    """What a user's function becomes for arguments of given types."""
+
+    def __init__(self, function: Callable[..., Any], tree: Any, others: Sequence[Any], types: Sequence[Type]) -> None:
+        self._tree, self._others, self._types = tree, others, types
+
+        def of_arrays(*arrays: Any) -> list[Any]:
+            values = iter(arrays)
+            arguments, named = jax.tree.unflatten(tree, [next(values) if x is ARRAY else x for x in others])
+            results, structure = jax.tree.flatten(function(*arguments, **named))
+            self._like = jax.tree.unflatten(structure, [ARRAY if is_array(x) else x for x in results])
+            return [x for x in results if is_array(x)]
+
+        self._like: Any = None
+        self._jaxpr = jax.make_jaxpr(of_arrays)(*map(struct_of, types))
+        if not is_concrete(self._jaxpr.consts):
+            raise _NotAloneError
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        """The results for arrays of these types."""
+        found, (leaves, structure) = iter(jaxpr_as_fun(self._jaxpr)(*arrays)), jax.tree.flatten(self._like)
+        return jax.tree.unflatten(structure, [next(found) if x is ARRAY else x for x in leaves])
+
+    @cached_property
+    def identity(self) -> str:
+        """What it computes, as hexadecimal digits.
+
+        Raises:
+            UnidentifiedError: If that cannot be told from something else.
+        """
+        return (identity_of(self._jaxpr, derivatives=True) + identity_of(self._like)).hex()
+
+    @property
+    def arguments(self) -> Any:
+        """Its arguments as JSON data.
+
+        Raises:
+            UnidentifiedError: If they are no plain data.
+        """
+        try:
+            like = encoded(jax.tree.unflatten(self._tree, self._others))
+        except TypeError as error:
+            raise UnidentifiedError(str(error)) from None
+        return [like, as_data(self._types)]
+
+
+_functions: WeakValueDictionary[int, UserFunction] = WeakValueDictionary()
+
+
+def is_users(leaf: Any) -> bool:
+    """True for a function, or another object that can be called, whose code is not that of a known library alone."""
+    if not callable(leaf) or isinstance(leaf, type | UserFunction):
+        return False
+    try:
+        identity_of(leaf)
+    except UnidentifiedError:
+        return is_concrete(leaf)  # one that closes over a tracer makes the whole call depend on it
+    return False
+
+
+def watched(leaf: Any) -> Any:
+    """A user's function as a `UserFunction`, always the same; anything else as it is."""
+    if not is_users(leaf):
+        return leaf
+    found = _functions.get(id(leaf))  # which keeps the function, and so its number, as long as it exists
+    if found is None:
+        found = _functions[id(leaf)] = UserFunction(leaf)
+    return found
+
+
+def plain(leaf: Any) -> Any:
+    """The function of a `UserFunction`; anything else as it is."""
+    return leaf.function if isinstance(leaf, UserFunction) else leaf

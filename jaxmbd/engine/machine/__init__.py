@@ -1,0 +1,1 @@
+"""What runs programs: the virtual machine in C, and straight-line code."""

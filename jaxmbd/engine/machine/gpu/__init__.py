@@ -1,0 +1,1 @@
+"""Whole motions as kernels for a GPU."""

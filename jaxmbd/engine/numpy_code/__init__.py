@@ -1,0 +1,1 @@
+"""Traced functions as instructions for NumPy, which nothing has to compile."""

@@ -1,0 +1,288 @@
+"""The primitives of JAX as functions of NumPy arrays, with the conventions of XLA.
+
+`FUNCTIONS` are called with the arrays and, as keywords, with the parameters of the equation that `PARAMETERS` names.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from jaxmbd.engine.numpy_code.matrices import MATRIX_FUNCTIONS, MATRIX_PARAMETERS
+from jaxmbd.engine.numpy_code.windows import SCATTERS, gather, scatter
+
+
+def _sign(x: Any) -> Any:
+    return np.where(x == 0, x, np.sign(x))
+
+
+def _round(x: Any, *, rounding_method: str) -> Any:
+    if rounding_method == "TO_NEAREST_EVEN":
+        return np.rint(x)
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), np.copysign(whole, x)).astype(x.dtype)
+
+
+def _divide(x: Any, y: Any) -> Any:
+    """`x / y`; integers are truncated, and divided by zero they give -1."""
+    if x.dtype.kind in "fc":
+        return np.divide(x, y)
+    divisor = np.where(y == 0, np.ones_like(y), y)
+    quotient = np.floor_divide(x, divisor)
+    inexact = (quotient * divisor != x) & ((x < 0) != (divisor < 0))
+    return np.where(y == 0, np.array(-1).astype(x.dtype), quotient + inexact.astype(x.dtype))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "f":
+        return np.fmod(x, y)
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, np.ones_like(y), y)))
+
+
+def _integer_power(x: Any, *, y: int) -> Any:
+    count, result, factor = abs(y), None, x
+    while count:
+        if count & 1:
+            result = factor if result is None else result * factor
+        count >>= 1
+        factor = factor * factor if count else factor
+    result = np.ones_like(x) if result is None else result
+    return np.divide(np.ones((), x.dtype), result) if y < 0 else result
+
+
+def _polynomial(x: Any, *coefficients: Any) -> Any:
+    """Horner's rule; the coefficient of the lowest power comes first."""
+    *lower, result = coefficients
+    for c in reversed(lower):
+        result = result * x + c
+    return result
+
+
+def _power(x: Any, y: Any) -> Any:
+    return np.power(x, y.astype(x.dtype))
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    if which.dtype == np.bool_:
+        return np.where(which, cases[-1], cases[0])
+    result = cases[0]
+    for k, case in enumerate(cases[1:], 1):
+        result = np.where(which >= k, case, result)
+    return result
+
+
+def _convert(x: Any, *, new_dtype: str) -> Any:
+    """Convert to another type; floats beyond the range of integers give the nearest one, NaN gives 0."""
+    dtype = np.dtype(new_dtype)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        low, high = x <= limits.min, x >= limits.max
+        whole = np.where(low | high | np.isnan(x), np.zeros_like(x), x).astype(dtype)
+        return np.where(low, np.array(limits.min, dtype), np.where(high, np.array(limits.max, dtype), whole))
+    return x.astype(dtype)
+
+
+def _sum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.sum(x, axis=tuple(axes), dtype=x.dtype)
+
+
+def _product(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.prod(x, axis=tuple(axes), dtype=x.dtype)
+
+
+def _maximum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.max(x, axis=tuple(axes), initial=_limits(x.dtype)[0])
+
+
+def _minimum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.min(x, axis=tuple(axes), initial=_limits(x.dtype)[1])
+
+
+def _limits(dtype: np.dtype) -> tuple[Any, Any]:
+    if dtype.kind == "f":
+        return dtype.type(-np.inf), dtype.type(np.inf)
+    return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def _bitwise(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda x, *, axes: ufunc.reduce(x, axis=tuple(axes)) if axes else x
+
+
+def _argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *, axes, index_dtype: function(x, axis=axes[0]).astype(index_dtype)
+
+
+def _cumulative(ufunc: np.ufunc) -> Callable[..., Any]:
+    def run(x: Any, *, axis: int, reverse: bool) -> Any:
+        x = np.flip(x, axis) if reverse else x
+        result = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+        return np.flip(result, axis) if reverse else result
+
+    return run
+
+
+def _broadcast(x: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+    ones = [1] * len(shape)
+    for size, place in zip(x.shape, broadcast_dimensions, strict=True):
+        ones[place] = size
+    return np.broadcast_to(x.reshape(ones), shape)
+
+
+def _split(x: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    steps = strides or [1] * x.ndim
+    return x[tuple(slice(*each) for each in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+def _window_at(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
+    firsts = [max(0, min(int(i), n - k)) for i, n, k in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(first, first + k) for first, k in zip(firsts, sizes, strict=True))
+
+
+def _dynamic_slice(x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+    return x[_window_at(x.shape, starts, slice_sizes)]
+
+
+def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
+    result = np.array(x)
+    result[_window_at(x.shape, starts, update.shape)] = update
+    return result
+
+
+def _pad(x: Any, value: Any, *, padding_config: Any) -> Any:
+    lengths = [max(0, n + max(0, n - 1) * inner) for n, (_, _, inner) in zip(x.shape, padding_config, strict=True)]
+    spread = np.full(lengths, value, x.dtype)
+    spread[tuple(slice(None, None, inner + 1) for _, _, inner in padding_config)] = x
+    spread = np.pad(spread, [(max(0, a), max(0, b)) for a, b, _ in padding_config], constant_values=value)
+    return spread[tuple(slice(max(0, -a), n - max(0, -b)) for n, (a, b, _) in zip(
+        spread.shape, padding_config, strict=True))]  # fmt: skip
+
+
+def _iota(*, dtype: str, shape: Sequence[int], dimension: int) -> Any:
+    line = np.arange(shape[dimension]).astype(dtype)
+    return np.broadcast_to(line.reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape)
+
+
+def _sort(*arrays: Any, dimension: int, num_keys: int) -> list[Any]:
+    order = np.lexsort(arrays[:num_keys][::-1], axis=dimension)
+    return [np.take_along_axis(x, order, dimension) for x in arrays]
+
+
+def _top_k(x: Any, *, k: int, index_dtype: str = "int32") -> list[Any]:
+    order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")
+    order = order[..., ::-1][..., :k]
+    return [np.take_along_axis(x, order, -1), order.astype(index_dtype)]
+
+
+def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
+    """XLA's product of arrays, as one product of (batches of) matrices."""
+    x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
+    rests = [
+        [d for d in range(a.ndim) if d not in c and d not in b]
+        for a, c, b in zip((x, y), contracted, batched, strict=True)
+    ]
+    batch = [x.shape[d] for d in batched[0]]
+    count = int(np.prod([x.shape[d] for d in contracted[0]], dtype=int))
+    left, right = ([a.shape[d] for d in rest] for a, rest in zip((x, y), rests, strict=True))
+    x = x.transpose([*batched[0], *rests[0], *contracted[0]]).reshape((*batch, int(np.prod(left, dtype=int)), count))
+    y = y.transpose([*batched[1], *contracted[1], *rests[1]]).reshape((*batch, count, int(np.prod(right, dtype=int))))
+    return np.matmul(x, y).reshape((*batch, *left, *right))
+
+
+def _special(name: str) -> Callable[..., Any]:
+    """A function of `scipy.special`, which is imported when it is called first."""
+    return lambda x: getattr(scipy.special, name)(x)
+
+
+def _shift(function: Callable[..., Any], signed: bool, beyond: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A shift of bits; `beyond(x)`: the result where the number of bits is negative or too large."""
+
+    def call(x: Any, y: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        kind = np.dtype(f"{'i' if signed else 'u'}{x.dtype.itemsize}")
+        inside = (y >= 0) & (y < bits)
+        shifted = function(np.asarray(x).view(kind), np.where(inside, y, 0).astype(kind)).view(x.dtype)
+        return np.where(inside, shifted, beyond(x))
+
+    return call
+
+
+def _in_total_order(compare: np.ufunc) -> Callable[..., Any]:
+    """A comparison in the total order of floating-point numbers: −NaN, −∞ … −0, 0 … ∞, NaN."""
+
+    def place(x: Any) -> Any:
+        if x.dtype.kind != "f":
+            return x
+        bits = np.asarray(x).view(f"i{x.dtype.itemsize}")
+        return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+    return lambda x, y: compare(place(x), place(y))
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "exp": np.exp, "exp2": np.exp2, "log": np.log,
+    "log2": np.log2,
+    "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt": np.sqrt, "cbrt": np.cbrt, "abs": np.abs,
+    "square": np.square, "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum,
+    "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lt_to": _in_total_order(np.less), "le_to": _in_total_order(np.less_equal), "eq_to": _in_total_order(np.equal),
+    "is_finite": np.isfinite, "nextafter": np.nextafter, "real": np.real, "imag": np.imag, "conj": np.conj,
+    "erf": _special("erf"), "erfc": _special("erfc"), "erf_inv": _special("erfinv"), "logistic": _special("expit"),
+    "lgamma": _special("gammaln"), "digamma": _special("psi"),
+    "shift_left": _shift(np.left_shift, False, np.zeros_like),
+    "shift_right_logical": _shift(np.right_shift, False, np.zeros_like),
+    "shift_right_arithmetic": _shift(np.right_shift, True, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
+    "rsqrt": lambda x: np.divide(np.ones((), x.dtype), np.sqrt(x)),
+    "one_minus_square": lambda x: 1 - x * x, "polynomial": _polynomial,
+    "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": lambda x: x, "copy_p": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
+}  # fmt: skip
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **_ELEMENTWISE, **MATRIX_FUNCTIONS, **dict.fromkeys(SCATTERS, scatter),
+    "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
+    "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
+    "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),
+    "reduce_xor": _bitwise(np.bitwise_xor), "unvmap_any": lambda x: np.any(x),
+    "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
+    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
+    "cummax": _cumulative(np.maximum), "cummin": _cumulative(np.minimum),
+    "broadcast_in_dim": _broadcast, "reshape": lambda x, *, shape: x.reshape(shape),
+    "transpose": lambda x, *, permutation: x.transpose(permutation),
+    "concatenate": lambda *x, dimension: np.concatenate(x, dimension), "split": _split,
+    "stack": lambda *x, axis: np.stack(x, axis), "unstack": lambda x, *, axis: [*np.moveaxis(x, axis, 0)],
+    "slice": _slice, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
+    "pad": _pad, "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)), "iota": _iota,
+    "sort": _sort, "top_k": _top_k, "dot_general": _dot, "gather": gather,
+}  # fmt: skip
+
+# The names of the parameters of each primitive that its function takes.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_ELEMENTWISE, ()), **MATRIX_PARAMETERS,
+    "round": ("rounding_method",), "integer_pow": ("y",), "convert_element_type": ("new_dtype",),
+    **dict.fromkeys((f"reduce_{name}" for name in ("sum", "prod", "max", "min", "and", "or", "xor")), ("axes",)),
+    **dict.fromkeys(("argmax", "argmin"), ("axes", "index_dtype")),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), ("axis", "reverse")),
+    "broadcast_in_dim": ("shape", "broadcast_dimensions"), "transpose": ("permutation",), "concatenate": ("dimension",),
+    "stack": ("axis",), "unstack": ("axis",), "split": ("sizes", "axis"), "rev": ("dimensions",),
+    "slice": ("start_indices", "limit_indices", "strides"), "dynamic_slice": ("slice_sizes",),
+    "dynamic_update_slice": (), "pad": ("padding_config",), "iota": ("dtype", "shape", "dimension"),
+    "sort": ("dimension", "num_keys"),
+}  # fmt: skip
+
+OF_MATRICES = frozenset(MATRIX_FUNCTIONS)
+SEVERAL = frozenset(  # functions that return a list of results
+    ("unstack", "split", "sort", "top_k", "optimization_barrier", "lu", "geqrf", "qr", "svd", "eigh", "eig")
+)

@@ -1,0 +1,266 @@
+"""The translation of traced functions into NumPy code; what it does not express is left to XLA."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode
+from jaxmbd.engine.numpy_code.functions import OF_MATRICES, PARAMETERS
+from jaxmbd.engine.numpy_code.windows import SCATTERS
+from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Literal, expansion, linear_solve_operands, scan_counts
+
+
+class UnsupportedError(Exception):
+    """The function does something that NumPy code does not express."""
+
+
+def numpy_code(jaxpr: Any) -> NumpyCode:
+    """Translate a closed jaxpr.
+
+    Raises:
+        UnsupportedError: If it contains what NumPy code does not express.
+    """
+    return Translator(()).code(jaxpr)
+
+
+def evaluated(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+    """The results of a function for arrays of NumPy, with nothing compiled, also while another function is traced.
+
+    Raises:
+        UnsupportedError: If it contains what NumPy code does not express.
+    """
+    code = numpy_code(jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)))
+    return code(arrays, Budget(UNLIMITED))
+
+
+CALL_RULES: dict[str, Callable[..., Any]] = {}  # rules for primitives of layers above: (translator, equation, operands)
+
+
+class Translator:
+    """The translation of a jaxpr and those inlined in it.
+
+    `within`: primitives that are being expanded; `is_branch`: the code runs only if a condition holds.
+    """
+
+    def __init__(self, within: tuple[str, ...], is_branch: bool = False) -> None:
+        self._within, self._is_branch = within, is_branch
+        self._constants, self._instructions, self._count, self._cost = [], [], 0, 0
+
+    def code(self, jaxpr: Any) -> NumpyCode:
+        """The code of a closed jaxpr."""
+        arguments = [self._new() for _ in jaxpr.jaxpr.invars]
+        results = self.inline(jaxpr, arguments)
+        count = len(self._constants)
+        place = lambda k: count + k if k >= 0 else -1 - k  # noqa: E731  # constants have negative numbers until here
+        instructions = [(name, a, [*map(place, x)], [*map(place, y)]) for name, a, x, y in self._instructions]
+        types, results = [_dtype(x) for x in jaxpr.out_avals], [*map(place, results)]
+        total = count + self._count
+        return NumpyCode(self._constants, len(arguments), total, self._cost, instructions, results, types)
+
+    def constant(self, value: Any) -> int:
+        """The number of a constant."""
+        if not is_concrete(value):
+            raise UnsupportedError("It closes over a tracer.")
+        self._constants.append(np.asarray(value))
+        return -len(self._constants)
+
+    def emit(self, name: str, operands: Sequence[int], results: int = 1, /, **attributes: Any) -> list[int]:
+        """Append an instruction; return the numbers of its results."""
+        places = [self._new() for _ in range(results)]
+        self._instructions.append((name, attributes, list(operands), places))
+        self._cost += 1
+        return places
+
+    def _new(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def nested(self, jaxpr: Any, is_branch: bool = False) -> NumpyCode:
+        """The code of a jaxpr that an instruction runs; `is_branch`: only if a condition holds."""
+        return Translator(self._within, self._is_branch or is_branch).code(jaxpr)
+
+    def inline(self, jaxpr: Any, operands: Sequence[int]) -> list[int]:
+        """Translate a closed jaxpr in place."""
+        inner, constants = jaxpr.jaxpr, jaxpr.consts
+        places: dict[Any, int] = dict(zip(inner.invars, operands, strict=True))
+        places |= {var: self.constant(x) for var, x in zip(inner.constvars, constants, strict=True)}
+
+        def read(x: Any) -> int:
+            return self.constant(np.asarray(x.val, _dtype(x.aval))) if isinstance(x, Literal) else places[x]
+
+        for equation in inner.eqns:
+            found = self._equation(equation, [read(x) for x in equation.invars])
+            places |= dict(zip(equation.outvars, found, strict=True))
+        return [read(x) for x in inner.outvars]
+
+    def _equation(self, equation: Any, operands: list[int]) -> list[int]:
+        name, params = equation.primitive.name, equation.params
+        for var in (*equation.invars, *equation.outvars):
+            _dtype(var.aval)
+        if equation.effects and name not in ("while", "scan", "cond"):
+            raise UnsupportedError(f"{name} has effects.")
+        rule = CALL_RULES.get(name) or _RULES.get(name)
+        if rule is not None:
+            return rule(self, equation, operands)
+        if name in PARAMETERS and params.get("subset_by_index") is None:
+            attributes = {key: _plain(params[key]) for key in PARAMETERS[name]}
+            if name in OF_MATRICES:
+                self._cost += math.prod(equation.invars[0].aval.shape[:-2])
+            return self.emit(name, operands, len(equation.outvars), **attributes)
+        if "_prim" in params:
+            types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
+            return self.inline(expansion(params, types), operands)
+        for key in ("call_jaxpr", "fun_jaxpr", "jaxpr"):
+            if key in params:
+                return self.inline(_closed(params[key]), operands)
+        return self.expand(equation, equation.primitive.impl, operands)
+
+    def expand(self, equation: Any, function: Callable[..., Any], operands: list[int]) -> list[int]:
+        """Trace a function that defines a primitive, and translate it in place."""
+        name = equation.primitive.name
+        if name in ("pure_callback", "ffi_call") and self._is_branch:  # both of an error
+            return self.emit("stop", operands, len(equation.outvars))
+        if name in self._within or "callback" in name or not _is_ours(equation.primitive):
+            raise UnsupportedError(f"There is no rule for {name}.")
+        types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
+        jaxpr = jax.make_jaxpr(partial(function, **equation.params))(*types)
+        self._within = (*self._within, name)
+        try:
+            return self.inline(jaxpr, operands)
+        finally:
+            self._within = self._within[:-1]
+
+
+def _is_ours(primitive: Any) -> bool:
+    """True unless it is a primitive of JAX, whose implementation is to compile it."""
+    implementation = primitive.impl
+    name = getattr(getattr(implementation, "func", implementation), "__name__", "")
+    return name not in ("apply_primitive", "_call_impl")
+
+
+def _closed(jaxpr: Any) -> Any:
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def _dtype(aval: Any) -> str:
+    dtype = getattr(aval, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biufc":
+        raise UnsupportedError(f"{aval} is no array of NumPy.")
+    return dtype.name
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as plain data."""
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
+    if isinstance(value, tuple | list):
+        return [_plain(x) for x in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    name = getattr(value, "name", None)
+    if isinstance(name, str):
+        return name
+    raise UnsupportedError(f"{value!r} is no plain data.")
+
+
+def _types(variables: Sequence[Any]) -> list[list[Any]]:
+    return [[list(x.aval.shape), _dtype(x.aval)] for x in variables]
+
+
+def _while_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    p = equation.params
+    codes = {"condition": at.nested(p["cond_jaxpr"]), "body": at.nested(p["body_jaxpr"])}
+    counts = [p["cond_nconsts"], p["body_nconsts"]]
+    return at.emit("while", operands, len(equation.outvars), counts=counts, **codes)
+
+
+def _scan_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    p, counts = equation.params, list(scan_counts(equation.params))
+    body, stacked = _closed(p["jaxpr"]), equation.outvars[counts[1] :]
+    rows = [[shape[1:], kind] for shape, kind in _types(stacked)]
+    flags = {"length": p["length"], "reverse": bool(p["reverse"])}
+    return at.emit("scan", operands, len(equation.outvars), body=at.nested(body), counts=counts, rows=rows, **flags)
+
+
+def _cond_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    branches = [at.nested(_closed(x), is_branch=True) for x in equation.params["branches"]]
+    return at.emit("cond", operands, len(equation.outvars), branches=branches)
+
+
+def _shape_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    if equation.params.get("dimensions") is not None and equation.primitive.name == "reshape":
+        raise UnsupportedError("A reshape that transposes.")
+    return at.emit("reshape", operands[:1], shape=list(equation.outvars[0].aval.shape))
+
+
+def _linear_solve_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    solve, constants, start = linear_solve_operands(equation.params)
+    return at.inline(_closed(solve), [*operands[constants], *operands[start:]])
+
+
+def _dot_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    contracted, batched = _plain(equation.params["dimension_numbers"])
+    dtype = _dtype(equation.outvars[0].aval)
+    return at.emit("dot_general", operands, contracted=contracted, batched=batched, dtype=dtype)
+
+
+def _gather_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    p = equation.params
+    n = p["dimension_numbers"]
+    numbers = {
+        "offset_dims": n.offset_dims, "collapsed": n.collapsed_slice_dims, "index_map": n.start_index_map,
+        "batching": n.operand_batching_dims, "indices_batching": n.start_indices_batching_dims,
+        "sizes": p["slice_sizes"], "mode": p["mode"], "fill_value": p["fill_value"],
+    }  # fmt: skip
+    return at.emit("gather", operands, **{key: _plain(x) for key, x in numbers.items()})
+
+
+def _scatter_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    p, name = equation.params, equation.primitive.name
+    n, update = p["dimension_numbers"], p["update_jaxpr"]
+    if name == "scatter" and update is not None:
+        inner = getattr(update, "jaxpr", update)
+        if inner.eqns or inner.outvars[0] is not inner.invars[1]:
+            raise UnsupportedError("A scatter of a function.")
+    numbers = {
+        "window_dims": n.update_window_dims, "inserted": n.inserted_window_dims,
+        "index_map": n.scatter_dims_to_operand_dims, "batching": n.operand_batching_dims,
+        "indices_batching": n.scatter_indices_batching_dims, "mode": p["mode"],
+    }  # fmt: skip
+    return at.emit(name, operands, kind=name, **{key: _plain(x) for key, x in numbers.items()})
+
+
+def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    """The number of the branch that is for this platform."""
+    groups = list(enumerate(equation.params["platforms"]))
+    default = [k for k, platforms in groups if platforms is None]
+    ours = [k for k, platforms in groups if platforms is not None and "cpu" in platforms]
+    return [at.constant(np.int32((ours or default)[0]))]
+
+
+def _empty_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    """Memory that is written before it is read, such as the rows of a scan."""
+    aval = equation.outvars[0].aval
+    return [at.constant(np.zeros(aval.shape, _dtype(aval)))]
+
+
+def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    if equation.params.get("axis", -1) not in (-1, equation.invars[0].aval.ndim - 1):
+        raise UnsupportedError("top_k along another axis.")
+    kind = _dtype(equation.outvars[1].aval)
+    return at.emit("top_k", operands, 2, k=equation.params["k"], index_dtype=kind)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
+    "dot_general": _dot_rule, "gather": _gather_rule, "top_k": _top_k_rule,
+    "platform_index": _platform_rule, "empty": _empty_rule, "empty2": _empty_rule,
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _shape_rule), **dict.fromkeys(SCATTERS, _scatter_rule),
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""From a jaxpr to a program: rules, values, optimisation, schedule."""

@@ -1,0 +1,51 @@
+"""The table of rules, and the interpreter that applies them to a jaxpr."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmbd.engine.program import arithmetic, control_flow, structure, windows
+from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
+from jaxmbd.engine.upstream.jax_internals import Literal
+
+RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES, **control_flow.RULES}
+
+
+class Interpreter:
+    """An interpreter of jaxprs, inner ones included, on arrays of scalars.
+
+    `own_rules`: rules for primitives that only this builder knows, or treats otherwise.
+    """
+
+    def __init__(self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule]) -> None:
+        self.builder, self.title, self.rules = builder, title, RULES | dict(own_rules)
+
+    def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:
+        """The results of a jaxpr."""
+        # A closed jaxpr holds an open one until jax 0.10, and is the same type from 0.11.
+        consts = getattr(jaxpr, "consts", ())
+        opened = getattr(jaxpr, "jaxpr", jaxpr)
+        values = dict(zip(opened.invars, inputs, strict=True))
+        values |= {var: self.builder.constants(const) for var, const in zip(opened.constvars, consts, strict=True)}
+        for equation in opened.eqns:
+            operands = [self._read(values, var) for var in equation.invars]
+            results = self._apply(Equation(self.builder, equation, self.run, self.title), operands)
+            values |= zip(equation.outvars, results, strict=True)
+        return [self._read(values, var) for var in opened.outvars]
+
+    def _read(self, values: dict[Any, np.ndarray], var: Any) -> np.ndarray:
+        if isinstance(var, Literal):
+            aval: Any = var.aval
+            return self.builder.constants(np.asarray(var.val, dtype=aval.dtype))
+        return values[var]
+
+    def _apply(self, equation: Equation, operands: Arrays) -> Arrays:
+        rule = self.rules.get(equation.name)
+        if rule is None:
+            # A primitive without a rule can still be evaluated if all of its operands are constants.
+            if any(self.builder.values(operand, object) is None for operand in operands):
+                raise equation.unsupported()
+            return equation.evaluate(*operands)
+        results = rule(equation, *operands)
+        return results if isinstance(results, list) else [results]

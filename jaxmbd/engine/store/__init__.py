@@ -1,0 +1,1 @@
+"""What is kept, in files and in memory, within limits of size."""
