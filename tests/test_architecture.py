@@ -34,7 +34,7 @@ FLOORS = {
     0.56: "engine.binding",
     0.57: "engine.calls",
     0.58: "engine",
-    1: "printing user_functions",
+    1: "checks printing user_functions",
     2: "space",
     3: "model.body model.time_functions",
     4: "model.joint model.force model.sensor model.driver",
@@ -284,6 +284,45 @@ def test_package_keeps(rule: Rule) -> None:
     assert modules, f"no modules in {PACKAGE}"
     faults = [fault for module in modules for fault in rule(module)]
     assert not faults, "\n" + "\n".join(faults)
+
+
+def reached(module: Module, folder: Path) -> Iterator[str]:
+    """The files and folders of a folder that a module in it imports from, by name."""
+    for node in module.nodes:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                *above, child = name.split(".")[: len(folder.relative_to(ROOT).parts) + 1]
+                if tuple(above) == folder.relative_to(ROOT).parts:
+                    yield child
+
+
+def circle(arrows: dict[str, set[str]]) -> list[str]:
+    """Names that form a circle; none if there is none."""
+    left = dict(arrows)
+    while ends := [name for name in left if not left[name] & left.keys()]:
+        for name in ends:
+            del left[name]
+    return sorted(left)
+
+
+def test_the_files_and_folders_of_each_folder_have_floors() -> None:
+    """No circle of imports, neither between the files of a folder nor between the folders of a room."""
+    modules = read_modules()
+    for folder in {
+        parent for module in modules for parent in (ROOT / module.path).parents if PACKAGE in (parent, *parent.parents)
+    }:
+        arrows: dict[str, set[str]] = {}
+        for module in modules:
+            path = ROOT / module.path
+            if folder in path.parents:
+                child = path.relative_to(folder).with_suffix("").parts[0]
+                arrows.setdefault(child, set()).update({*reached(module, folder)} - {child})
+        assert not circle(arrows), f"{folder}: {circle(arrows)}"
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+    assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 def test_files_and_functions_of_tests_are_short() -> None:

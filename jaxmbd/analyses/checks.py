@@ -11,11 +11,11 @@ from jaxmbd.analyses.assembly.assembly_errors import open_rows, row_limits
 from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Stabilized
-from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 OTHERWISE = (
@@ -75,13 +75,6 @@ def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
             f"ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got {given}."
         )
     return times
-
-
-def check_time(what: str, t: Any) -> Any:
-    """Return a time [s] as an array; raise unless it is a scalar, and finite if its value is known."""
-    value = as_float(t)
-    check_finite(what, "t", value)
-    return value
 
 
 def check_tolerances(rtol: Any, atol: Any) -> None:

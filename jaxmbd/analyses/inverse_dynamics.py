@@ -17,11 +17,11 @@ from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
+from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, check_known
-from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales

@@ -17,6 +17,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_known
+from jaxmbd.checks import check_flags
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
@@ -29,7 +30,6 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism

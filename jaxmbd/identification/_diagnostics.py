@@ -16,6 +16,7 @@ import scipy
 from jaxtyping import Float
 
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_count, check_finite, check_instance
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
@@ -27,7 +28,6 @@ from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
-from jaxmbd.model.body.checks import check_count, check_finite, check_instance
 from jaxmbd.printing import table
 
 _LAGS = 20  # the largest lag of the test of whiteness, in samples

@@ -10,7 +10,8 @@ Exponents* (2016), §2.
 """
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -19,20 +20,33 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.result_codes import number_of, text_of
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.checks import check_instance
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._instruments import Instrument
+from jaxmbd.identification._parameters import Parameters
 from jaxmbd.identification._shooting import check_shooting, state_series
 from jaxmbd.identification._stacks import stacked
-from jaxmbd.model.body.checks import check_instance
-
-if TYPE_CHECKING:
-    from jaxmbd.identification._problem import Problem
 
 SINGLE = 100.0  # growth up to which one search over the whole experiment is made
 ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (5e5) four segments do not join, five do
 
 
-def error_growth(problem: "Problem") -> np.ndarray:
+class Movable(Protocol):
+    """What is needed of a `Problem`, which itself chooses its segments by the growth."""
+
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def instruments(self) -> Mapping[str, Instrument]: ...
+
+    def experiments(self) -> Iterable[Experiment]: ...
+    def start(self) -> Any: ...
+    def motion(self, parameters: Any, own: Any, experiment: Experiment, adjoint: Any) -> tuple[Solution, Any, Any]: ...
+
+
+def error_growth(problem: Movable) -> np.ndarray:
     """Return how many times an error of the initial state grows during each experiment, at the start of the search.
 
     Errors of the coordinates and speeds with which an experiment starts, each in units of its standard deviation during
@@ -63,7 +77,7 @@ def error_growth(problem: "Problem") -> np.ndarray:
     return found
 
 
-def _growth(problem: "Problem", experiment: Experiment, length: Array) -> tuple[Array, Array]:
+def _growth(problem: Movable, experiment: Experiment, length: Array) -> tuple[Array, Array]:
     """The growth of errors during the first samples of an experiment, and the result code of its simulation."""
     own, parameters = experiment.unknowns(), problem.start().parameters
     names = sorted(own)

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_finite, check_flags, check_mapping, check_number, checked_names
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.model.body.checks import check_finite, check_flags, check_mapping, check_number, checked_names
 
 START, SPEED, OWN = "start:", "speed:", "own:"  # prefixes of the names of unknowns of one experiment
 

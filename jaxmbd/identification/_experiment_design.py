@@ -17,12 +17,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._losses import efficiency
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
 
 Criterion = Literal["D", "A"]

@@ -11,6 +11,7 @@ import optax
 
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_count, check_flags, check_instance, check_number
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
@@ -23,7 +24,6 @@ from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._search import searched
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import uncertainty
-from jaxmbd.model.body.checks import check_count, check_flags, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 
 _SERIES = 12  # terms of the series of the weights for short intervals
 _SHORT = 0.5  # ratio of interval and time constant below which the series is used: the closed form loses digits

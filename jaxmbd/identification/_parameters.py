@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.checks import check_finite, check_instance, check_mapping, check_some
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._labels import labels
 from jaxmbd.identification._places import AbstractPlace, Leaves, Where
 from jaxmbd.identification._priors import AbstractPrior
 from jaxmbd.identification._ranges import AbstractRange, Unbounded
-from jaxmbd.model.body.checks import check_finite, check_instance, check_mapping, check_some
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.user_functions import call_user

@@ -19,6 +19,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
+from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._labels import by_owner, summed_up
@@ -28,7 +29,6 @@ from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._uncertainty import dense
-from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
 from jaxmbd.progress import reporting
 

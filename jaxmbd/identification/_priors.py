@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.checks import check_number, check_some
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_number, check_some
 
 
 class AbstractPrior(eqx.Module):

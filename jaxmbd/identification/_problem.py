@@ -25,6 +25,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, usual_tolerances
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_count, check_finite, check_instance, check_mapping, check_number
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._error_growth import error_growth, segments_for, shooting_text
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
@@ -36,13 +37,6 @@ from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
-from jaxmbd.model.body.checks import (
-    check_count,
-    check_finite,
-    check_instance,
-    check_mapping,
-    check_number,
-)
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 

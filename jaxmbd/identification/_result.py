@@ -14,6 +14,7 @@ from rich.table import Table
 
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State
+from jaxmbd.checks import check_flags
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
@@ -22,7 +23,6 @@ from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._residual_tests import ResidualTest, residual_remarks
 from jaxmbd.identification._uncertainty import Uncertainty
-from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 

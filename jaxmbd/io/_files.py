@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
+from jaxmbd.checks import as_path, check_flags, check_instance
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit
 from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
@@ -18,7 +19,6 @@ from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml
 from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
 from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
-from jaxmbd.model.body.checks import as_path, check_flags, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.replacement import folder_beside
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import as_path, check_finite, check_number
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import ImportedModel, Remark, check_strict, file_error
 from jaxmbd.io._xml import read_xml
@@ -12,7 +13,6 @@ from jaxmbd.io.asmt.model import read_asmt
 from jaxmbd.io.mjcf.model import read_mjcf
 from jaxmbd.io.sdf.model import read_sdf
 from jaxmbd.io.urdf.model import read_urdf
-from jaxmbd.model.body.checks import as_path, check_finite, check_number
 from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
 
 SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt")

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd.checks import check_law
 from jaxmbd.errors import MechanismError, is_one_of
-from jaxmbd.model.body.checks import check_coordinate, check_law
+from jaxmbd.model.body.checks import check_coordinate
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar, as_float
+from jaxmbd.checks import check_callable, check_finite, check_instance
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_finite, check_instance, check_markers, check_name
+from jaxmbd.model.body.checks import check_markers, check_name
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.space.rotation import angles, from_matrix
 from jaxmbd.space.spatial import SPATIAL

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.checks import check_callable, check_count, check_flags
 from jaxmbd.errors import check_known
 from jaxmbd.identification._parameters import Build
-from jaxmbd.model.body.checks import check_callable, check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Margin, limits_of, margin_of

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.checks import check_instance, check_mapping, check_some
 from jaxmbd.errors import MechanismError, shown
-from jaxmbd.model.body.checks import check_instance, check_mapping, check_some
 from jaxmbd.user_functions import user_array
 
 TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none

@@ -25,11 +25,7 @@ from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._parameters import Parameter
-from jaxmbd.identification._ranges import Box, Unbounded
-from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
-from jaxmbd.model.body.checks import (
+from jaxmbd.checks import (
     check_callable,
     check_count,
     check_finite,
@@ -39,6 +35,10 @@ from jaxmbd.model.body.checks import (
     check_shape,
     checked_names,
 )
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._parameters import Parameter
+from jaxmbd.identification._ranges import Box, Unbounded
+from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.time_functions import Table
 from jaxmbd.optimal_design._design import Design, optimise

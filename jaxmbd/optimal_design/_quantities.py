@@ -11,10 +11,10 @@ from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Function, Point, Scalar, as_float
+from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.joint.joint import AbstractPair
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 

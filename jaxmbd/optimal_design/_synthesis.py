@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates
 from jaxmbd.analyses.assembly.position_solve import closed
+from jaxmbd.checks import check_count, check_flags
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import Build
-from jaxmbd.model.body.checks import check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._defects import defect_of
 from jaxmbd.optimal_design._least_squares import begin, rounds

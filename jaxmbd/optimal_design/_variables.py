@@ -17,11 +17,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
+from jaxmbd.checks import check_mapping
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
 from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded
-from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import ON_BOUND
 from jaxmbd.user_functions import call_user

@@ -13,8 +13,8 @@ from matplotlib.artist import Artist
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
+from jaxmbd.checks import as_path, check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import as_path, check_instance
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
 from jaxmbd.scene.recording import scene_of, until_failure

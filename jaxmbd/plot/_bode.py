@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
+from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES
 from jaxmbd.scene.pieces import GREY

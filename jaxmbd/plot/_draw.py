@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float
-from jaxmbd.model.body.checks import check_finite
+from jaxmbd.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
 from jaxmbd.plot._space import SpacePicture

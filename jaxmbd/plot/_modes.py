@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.analyses.linearization.modes import Modes
 from jaxmbd.arrays import Number
+from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.plot._plane import PlanePicture

@@ -7,9 +7,9 @@ import numpy as np
 import scipy
 from matplotlib.axes import Axes
 
+from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Posterior
-from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._style import SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES
 

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State
+from jaxmbd.checks import check_instance
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMovingMarker
-from jaxmbd.model.body.checks import check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.arrays import Number, as_float
+from jaxmbd.checks import check_finite
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, Prismatic

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy
 
+from jaxmbd.checks import check_count, check_instance, check_mapping
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_count, check_instance, check_mapping
 
 VARIANT = "variant"
 Samples: TypeAlias = dict[str, tuple[str, np.ndarray]]

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_count, check_finite, check_mapping
 from jaxmbd.errors import MechanismError, SolveError, check_known, needs
-from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
 from jaxmbd.printing import format_number, table
 from jaxmbd.sweeps._outputs import RESULT, Function, name_of, of_one, result_texts
 from jaxmbd.sweeps._samples import VARIANT, bounds

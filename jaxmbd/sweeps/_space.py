@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jaxmbd.checks import check_mapping
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_mapping
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxmbd.checks import as_path, check_count, check_flags
 from jaxmbd.errors import MechanismError, SolveError
-from jaxmbd.model.body.checks import as_path, check_count, check_flags
 from jaxmbd.progress import reporting
 from jaxmbd.sweeps._chunks import Chunks, Executors, Values, by_workers, here, pickled
 from jaxmbd.sweeps._digest import digests

@@ -14,9 +14,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.checks import check_instance
 from jaxmbd.engine.binding.ldlt_primitive import FORMULAS
 from jaxmbd.errors import MechanismError, is_one_of, needs, unknown
-from jaxmbd.model.body.checks import check_instance
 from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy

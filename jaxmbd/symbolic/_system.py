@@ -31,6 +31,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.describe import load_names, signed_loads
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.checks import check_finite
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -43,7 +44,6 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
     check_independent,
 )
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds
-from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.user_functions import call_user
 

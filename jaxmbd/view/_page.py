@@ -16,8 +16,8 @@ import numpy as np
 from jaxmbd.analyses.simulation.solution import Solution, at_instant
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, is_concrete
+from jaxmbd.checks import as_path, check_instance, checked_names
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import as_path, check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.motion import check_rate
 from jaxmbd.scene.pages import page_theme

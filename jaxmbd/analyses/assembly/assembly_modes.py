@@ -12,12 +12,11 @@ from jaxtyping import Bool, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
 from jaxmbd.analyses.assembly.assembly_errors import closed_limits, closure_text
 from jaxmbd.analyses.assembly.multistart import MultistartResults, guessed, search
-from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
+from jaxmbd.checks import check_count, check_finite, check_mapping, check_time, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError
-from jaxmbd.model.body.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import table
 

@@ -19,10 +19,10 @@ from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescri
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closest_guarded, guarded
 from jaxmbd.analyses.assembly.turns import within_a_turn
-from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar
+from jaxmbd.checks import check_time
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
+from jaxmbd.checks import check_finite
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -12,7 +12,6 @@ from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
 from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.assembly.speed_solve import check_mass
-from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     SteadyStateResiduals,
@@ -34,12 +33,12 @@ from jaxmbd.analyses.result_codes import (
 from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
+from jaxmbd.checks import check_finite, check_mapping, check_time
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
-from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
+from jaxmbd.checks import check_flags, check_instance, check_some
 from jaxmbd.equations.body_laws import BodyLaws
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown
-from jaxmbd.model.body.checks import check_flags, check_instance, check_some
 from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

@@ -13,10 +13,10 @@ from jaxmbd.analyses.events.impact import Compliance
 from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.state import State, state_of
+from jaxmbd.checks import check_index
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
-from jaxmbd.model.body.checks import check_index
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import format_number, readable, table
 

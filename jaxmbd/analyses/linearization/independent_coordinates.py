@@ -15,13 +15,13 @@ from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
 from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
+from jaxmbd.checks import checked_names
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import check_independent
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
-from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
 

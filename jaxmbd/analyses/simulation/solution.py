@@ -21,13 +21,13 @@ from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, Readings, part_of, readings
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
+from jaxmbd.checks import check_index, checked_names
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
-from jaxmbd.model.body.checks import check_index, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.printing import count_of, format_number, over_time, readable

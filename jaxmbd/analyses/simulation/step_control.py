@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.checks import check_finite, check_number
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
-from jaxmbd.model.body.checks import check_finite, check_number
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 

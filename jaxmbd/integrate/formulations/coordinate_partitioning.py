@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
+from jaxmbd.checks import checked_names
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import pivot_columns, spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
@@ -25,7 +26,6 @@ from jaxmbd.integrate.formulations.newton_closure import (
     consistent_speeds,
     index_of,
 )
-from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.checks import check_fields, check_instance
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
@@ -22,7 +23,6 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from jaxmbd.model.body.checks import check_fields, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 

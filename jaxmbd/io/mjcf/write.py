@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from jaxmbd.analyses.state import State, check_state
+from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
@@ -14,7 +15,6 @@ from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
 from jaxmbd.model.body.body import GROUND, AbstractBody
-from jaxmbd.model.body.checks import as_path
 from jaxmbd.model.joint.joint import AbstractTreeJoint, has_armature
 from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal

@@ -10,10 +10,10 @@ from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
+from jaxmbd.checks import check_index
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._result import Fit
-from jaxmbd.model.body.checks import check_index
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 if TYPE_CHECKING:

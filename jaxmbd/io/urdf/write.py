@@ -7,13 +7,13 @@ from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
 
+from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
 from jaxmbd.io._written_tree import check_tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractMarker
-from jaxmbd.model.body.checks import as_path
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.joint import AbstractTreeJoint, has_armature

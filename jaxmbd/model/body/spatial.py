@@ -8,18 +8,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
+from jaxmbd.checks import check_finite, check_instance, check_number, check_shape, stacked
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.body.checks import (
-    check_finite,
-    check_instance,
-    check_motion,
-    check_name,
-    check_number,
-    check_shape,
-    stacked,
-)
+from jaxmbd.model.body.checks import check_motion, check_name
 from jaxmbd.space import rotation as rot
 from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace

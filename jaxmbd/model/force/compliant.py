@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Point, Scalar, as_float
+from jaxmbd.checks import check_fields, check_finite
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_fields, check_finite, check_markers
+from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.force.force import AbstractForce, contact_energy, contact_force, wrench
 from jaxmbd.space.vectors import cross, dot, swept
 

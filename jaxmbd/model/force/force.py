@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Point, Scalar, as_float, is_concrete
+from jaxmbd.checks import check_callable, check_finite, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_finite, check_name, check_shape
+from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.body.names import Name
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.user_functions import user_array

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.checks import check_fields, check_finite, check_law, check_shape
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_law, check_shape
+from jaxmbd.model.body.checks import check_coordinate
 from jaxmbd.model.force.force import AbstractJointForce, contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar, as_float
+from jaxmbd.checks import check_callable, check_fields, check_finite, check_law, check_number
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_fields, check_finite, check_law, check_markers, check_number
+from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.body.planar import Marker
 from jaxmbd.model.body.planar import ground as plane_ground
 from jaxmbd.model.body.spatial import ground as space_ground

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.checks import check_finite
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractGearedJoint, AbstractPair
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.space import AbstractSpace

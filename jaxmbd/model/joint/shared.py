@@ -16,16 +16,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, constant
+from jaxmbd.checks import check_finite, check_number, check_shape, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
-from jaxmbd.model.body.checks import (
-    check_coordinate,
-    check_finite,
-    check_markers,
-    check_number,
-    check_shape,
-    checked_names,
-)
+from jaxmbd.model.body.checks import check_coordinate, check_markers
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractPair, AbstractSidedJoint, AbstractTreeJoint, no_rows
 from jaxmbd.space.space import VECTOR, AbstractChart

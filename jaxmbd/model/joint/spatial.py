@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Point, Scalar, as_float
+from jaxmbd.checks import check_number, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_number, check_shape
 from jaxmbd.model.joint.joint import (
     AbstractCoordinateTreeJoint,
     AbstractGearedJoint,

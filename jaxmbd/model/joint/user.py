@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar
+from jaxmbd.checks import check_callable
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_markers, check_name
+from jaxmbd.model.body.checks import check_markers, check_name
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, no_rows
 from jaxmbd.user_functions import user_array

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmbd.arrays import as_float, constant, frozen, is_concrete
+from jaxmbd.checks import check_finite, check_number
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite, check_number
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import FixedConstraint, PointConstraint, Rod, Weld

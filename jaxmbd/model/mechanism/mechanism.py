@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 
+from jaxmbd.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
-from jaxmbd.model.body.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar
+from jaxmbd.checks import check_line, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_line, checked_names
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
