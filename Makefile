@@ -49,7 +49,7 @@ quick: $(VENV)/.installed-dev
 
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
-NEWEST := tests/compile tests/space tests/analyses/test_verdicts.py \
+NEWEST := tests/engine tests/space tests/analyses/test_verdicts.py \
 	$(addprefix tests/test_,checked.py user_functions.py wrong_inputs.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
@@ -64,7 +64,7 @@ sanitize: $(VENV)/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
 	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-		$(BIN)/python -m pytest -q tests/engine/test_program.py tests/engine/test_program_transformations.py
+		$(BIN)/python -m pytest -q tests/engine/program/test_program.py tests/engine/binding/test_program_transformations.py
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

@@ -35,11 +35,13 @@ FLOORS = {
     0.57: "engine.calls",
     0.58: "engine",
     1: "checks printing user_functions",
+    1.5: "numerics",
     2: "space",
     3: "model.body model.time_functions",
     4: "model.joint model.force model.sensor model.driver",
     5: "model.mechanism model",
     6: "planar spatial",
+    6.5: "parameters",
     7: "equations",
     8: "integrate",
     8.1: "integrate.formulations",
@@ -263,6 +265,15 @@ def check_drawing(module: Module) -> Iterator[str]:
             yield module.at(item.node, f"imports {item.name}, which is for the rooms {sorted(DRAWING)}")
 
 
+def check_private_modules(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxmbd."):
+            _, room, *inner = f"{node.module}".split(".")
+            private = any(part.startswith("_") for part in (*inner, *(alias.name for alias in node.names)))
+            if private and room != module.path.parts[1]:
+                yield module.at(node, f"imports from {node.module}, what is private to its room")
+
+
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     check_is_in_table,
@@ -274,6 +285,7 @@ RULES: tuple[Rule, ...] = (
     check_file_length,
     check_calls,
     check_internals,
+    check_private_modules,
     check_drawing,
 )
 
@@ -347,6 +359,7 @@ BROKEN = [
     (check_file_length, "jaxmbd/demo.py", "\n" * (MAX_FILE_LINES + 1), "501 lines"),
     (check_calls, "jaxmbd/demo.py", "x = hasattr(1, 'real')", "hasattr()"),
     (check_drawing, "jaxmbd/scene/scene.py", "from matplotlib.axes import Axes", "matplotlib, which is for"),
+    (check_private_modules, "jaxmbd/plot/_x.py", "from jaxmbd.cli._app import app", "what is private"),
     (check_internals, "jaxmbd/engine/program/x.py", "import equinox.internal as eqxi", "equinox.internal, which"),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
-from jaxmbd.equations.linear_solve import SymmetricMatrix, symmetric
+from jaxmbd.numerics.linear_solve import SymmetricMatrix, symmetric
 from jaxmbd.space.vectors import safe_norm, times
 
 FEW = symmetric(jnp.eye(2))

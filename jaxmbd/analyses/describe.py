@@ -8,12 +8,12 @@ from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import constant
-from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, NearlyParallel, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
 
 _PIVOT = 0.1  # share of the largest pivot: a later variable is taken as dependent unless its pivot is smaller than that
 

@@ -20,11 +20,11 @@ from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_know
 from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales
+from jaxmbd.numerics.linear_solve import tolerance_of_rank
 
 # Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
 # rounding, in single precision.

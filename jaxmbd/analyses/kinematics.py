@@ -21,7 +21,6 @@ from jaxmbd.checks import check_flags
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.integrate.formulations.formulation import Kinematic
 from jaxmbd.integrate.formulations.newton_closure import (
@@ -34,6 +33,7 @@ from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
+from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
 from jaxmbd.printing import count_of
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero

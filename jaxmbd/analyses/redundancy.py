@@ -12,7 +12,10 @@ from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.inertia import AbstractInertia
-from jaxmbd.equations.linear_solve import (
+from jaxmbd.model.joint.joint import AbstractNonholonomic
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.validation import count_position_rows
+from jaxmbd.numerics.linear_solve import (
     condition_of,
     else_by_singular_values,
     inverse_of,
@@ -22,9 +25,6 @@ from jaxmbd.equations.linear_solve import (
     suits_programs,
     tolerance_of_rank,
 )
-from jaxmbd.model.joint.joint import AbstractNonholonomic
-from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.validation import count_position_rows
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
 _ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence

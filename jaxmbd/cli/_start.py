@@ -15,11 +15,11 @@ from jaxmbd.analyses.output_channels import ANGLES
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.state import State
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.examples import Example
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import rank_of
 
 
 def coordinate_names(mechanism: Mechanism) -> tuple[str, ...]:

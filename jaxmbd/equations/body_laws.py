@@ -27,13 +27,13 @@ from jaxmbd.equations.constraint_kinematics import (
     wrenches,
 )
 from jaxmbd.equations.coordinates import Twists
-from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.joint import AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
+from jaxmbd.numerics.sparse_matrices import gather_sum, gather_table
 from jaxmbd.space.space import AbstractSpace
 
 

@@ -7,17 +7,18 @@ frames of the bodies that the markers are attached to, stacked. Shapes: twists, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
-from jaxmbd.model.mechanism.groups import unnamed
+from jaxmbd.model.mechanism.groups import PartGroup, unnamed
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import swept
 
@@ -267,3 +268,29 @@ def taylor_pair(f: Callable[[Array], Any], t: Scalar) -> tuple[Any, Any]:
     """`f(s)` and its derivative at `s = 0`."""
     zero = jnp.zeros_like(t)
     return jax.jvp(f, (zero,), (jnp.ones_like(zero),))
+
+
+class ConstraintBodyTerms(NamedTuple):
+    """The nonzero blocks of `C_b`, one per row and marker.
+
+    `values` is the row's coefficient vector for the twist of body `body`; `row` is the row's index among `m` rows.
+    """
+
+    values: Float[Array, "legs twist"]
+    row: np.ndarray
+    body: np.ndarray
+    m: int
+
+
+def legs_of(groups: Sequence[PartGroup], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
+    """Flatten the nonzero blocks of `C_b`, `(parts, rows, markers, width)` per group."""
+    none = np.zeros(0, int)
+    values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0
+    for group, block in zip(groups, blocks, strict=True):
+        parts, count = block.shape[:2]
+        row = start + np.arange(parts * count).reshape(parts, count, 1)
+        values.append(block.reshape(-1, width))
+        rows.append(np.broadcast_to(row, block.shape[:3]).reshape(-1))
+        bodies.append(np.broadcast_to(group.incidence[:, None, :], block.shape[:3]).reshape(-1))
+        start += parts * count
+    return ConstraintBodyTerms(jnp.concatenate(values), np.concatenate(rows), np.concatenate(bodies), start)

@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, at_rows
+from jaxmbd.equations.constraint_kinematics import legs_of
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInertia
-from jaxmbd.equations.linear_solve import symmetric
-from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, summed
 from jaxmbd.model.mechanism.groups import PartGroup
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
+from jaxmbd.numerics.linear_solve import symmetric
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, summed
 from jaxmbd.space.space import AbstractSpace
 
 Twists = Float[Array, "bodies twist"]

@@ -17,11 +17,15 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.arrays import Scalar, at_rows, combined
 from jaxmbd.engine.binding.tracing import known_by_numpy
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
-from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
+from jaxmbd.equations.constraint_kinematics import (
+    ConstraintRows,
+    MarkerKinematics,
+    derivative_at_zero,
+    legs_of,
+    taylor_pair,
+)
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs, with_armatures
-from jaxmbd.equations.linear_solve import SymmetricMatrix
-from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
@@ -29,6 +33,8 @@ from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_numbers
 from jaxmbd.model.mechanism.scales import Scales
+from jaxmbd.numerics.linear_solve import SymmetricMatrix
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, vstack
 from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 

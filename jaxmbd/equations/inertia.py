@@ -19,8 +19,9 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import at_rows
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
-from jaxmbd.equations.linear_solve import SymmetricMatrix
-from jaxmbd.equations.sparse_matrices import ConstraintBodyTerms, SparseMatrix, matches, summed
+from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
+from jaxmbd.numerics.linear_solve import SymmetricMatrix
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, matches, summed
 from jaxmbd.space.space import AbstractSpace
 
 

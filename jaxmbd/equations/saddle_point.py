@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration
-from jaxmbd.equations.linear_solve import SymmetricMatrix
+from jaxmbd.numerics.linear_solve import SymmetricMatrix
 
 _PROXIMAL = 2.0**10  # ε in units of rounding of the largest diagonal entry of S: well above the factorisation error
 

@@ -22,14 +22,14 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
-from jaxmbd.equations.constraint_kinematics import MarkerKinematics
+from jaxmbd.equations.constraint_kinematics import MarkerKinematics, legs_of
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia
-from jaxmbd.equations.linear_solve import SymmetricMatrix
-from jaxmbd.equations.sparse_matrices import SparseMatrix, gather_sum, gather_table, legs_of, matches, summed
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
+from jaxmbd.numerics.linear_solve import SymmetricMatrix
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, gather_sum, gather_table, matches, summed
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import motion_cross, shift_velocity, shift_wrench
 

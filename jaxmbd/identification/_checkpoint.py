@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._levenberg_marquardt import SearchState
+from jaxmbd.numerics.stepwise_search import SearchState
 
 _FORMAT = 2
 

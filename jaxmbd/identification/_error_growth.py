@@ -25,9 +25,9 @@ from jaxmbd.checks import check_instance
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import Instrument
-from jaxmbd.identification._parameters import Parameters
 from jaxmbd.identification._shooting import check_shooting, state_series
 from jaxmbd.identification._stacks import stacked
+from jaxmbd.parameters.parameters import Parameters
 
 SINGLE = 100.0  # growth up to which one search over the whole experiment is made
 ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (5e5) four segments do not join, five do

@@ -21,8 +21,8 @@ from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._losses import efficiency
-from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.parameters.parameters import flat
 from jaxmbd.printing import table
 
 Criterion = Literal["D", "A"]

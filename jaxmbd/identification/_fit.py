@@ -16,15 +16,15 @@ from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
-from jaxmbd.identification._levenberg_marquardt import NO_STEP, STUCK, USED_UP
 from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
-from jaxmbd.identification._parameters import Build
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._search import searched
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import uncertainty
+from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.stepwise_search import NO_STEP, STUCK, USED_UP
+from jaxmbd.parameters.parameters import Build
 from jaxmbd.progress import reporting
 
 _SHOWN = 6  # searches that a warning lists

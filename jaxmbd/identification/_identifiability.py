@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxmbd.analyses.redundancy import reduced_echelon
-from jaxmbd.identification._labels import by_owner, summed_up
+from jaxmbd.parameters.labels import by_owner, summed_up
 
 _COVERAGE = 3.0  # times the errors of the Jacobian that one comparison has shown: three standard deviations
 _SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect

@@ -13,9 +13,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._normal_equations import Block, Linearised, Step
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins, state_series
+from jaxmbd.numerics.block_least_squares import Block, Linearised, Step
 
 
 class Evaluation(NamedTuple):

@@ -14,7 +14,6 @@ from jaxtyping import Array
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
-from jaxmbd.identification._levenberg_marquardt import USED_UP, SearchEnd, SearchState, search
 from jaxmbd.identification._linearisation import (
     Evaluation,
     bounds_of,
@@ -24,9 +23,10 @@ from jaxmbd.identification._linearisation import (
     shapes_of,
     unflattened,
 )
-from jaxmbd.identification._normal_equations import Linearised
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins
+from jaxmbd.numerics.block_least_squares import Linearised
+from jaxmbd.numerics.stepwise_search import USED_UP, SearchEnd, SearchState, search
 
 INTERRUPTED = "interrupted"
 _NEARBY = 8 * float(np.finfo(float).eps)  # relative change of numbers that changes nothing but rounding

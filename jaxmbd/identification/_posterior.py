@@ -22,13 +22,13 @@ from jaxtyping import Array, Float
 from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._labels import by_owner, summed_up
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._result import Fit
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._uncertainty import dense
+from jaxmbd.identification.result import Fit
+from jaxmbd.parameters.labels import by_owner, summed_up
 from jaxmbd.printing import table
 from jaxmbd.progress import reporting
 

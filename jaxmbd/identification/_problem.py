@@ -32,12 +32,12 @@ from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments, merged
 from jaxmbd.identification._losses import Loss, transformed
 from jaxmbd.identification._noise import log_density, whitened
-from jaxmbd.identification._parameters import Build, Parameters, check_within, collect, start_like
-from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.parameters import Build, Parameters, check_within, collect, start_like
+from jaxmbd.parameters.places import Where
 
 
 class Unknowns(NamedTuple):

@@ -22,9 +22,9 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from jaxmbd.identification._normal_equations import Linearised
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._stacks import by_channel
+from jaxmbd.numerics.block_least_squares import Linearised
 
 # The p-value of all channels together below which a test says something. A fit takes a part of the residuals and makes
 # the rest depend on each other, so that clean data of few samples are below it five times as often.

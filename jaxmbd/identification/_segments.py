@@ -14,10 +14,10 @@ from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.arrays import constant
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
-from jaxmbd.identification._normal_equations import Block, Linearised
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins, state_series
 from jaxmbd.identification._stacks import Stack, by_channel, joined_readings, stacked
+from jaxmbd.numerics.block_least_squares import Block, Linearised
 
 _STEPS = 15  # of the search for the initial state of one segment; it need not converge
 

@@ -23,8 +23,8 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument
-from jaxmbd.identification._parameters import Parameters
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.parameters import Parameters
 
 # If there must be no jumps: their standard deviations, one search after another. With the last one the conditions are
 # enforced by multipliers `λ` (Hestenes, J. Optim. Theory Appl. 4 (1969)), which further searches adapt, until the jumps

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.parameters.parameters import Parameter
 
 
 def drawn_starts(problem: Problem, count: int, seed: int) -> list[Unknowns]:

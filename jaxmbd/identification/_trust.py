@@ -18,9 +18,9 @@ from jaxmbd.checks import check_callable, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._problem import Unknowns
-from jaxmbd.identification._result import AbstractComparison, Fit
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import Uncertainty
+from jaxmbd.identification.result import AbstractComparison, Fit
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 from jaxmbd.user_functions import user_array

@@ -29,10 +29,10 @@ from jaxtyping import Bool, Float
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._identifiability import Estimates, Identifiability, Undetermined, identifiability
 from jaxmbd.identification._minimise import Minimum
-from jaxmbd.identification._normal_equations import Linearised
-from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._residual_tests import ResidualTest, correlated_scores, residual_tests
+from jaxmbd.numerics.block_least_squares import Linearised
+from jaxmbd.parameters.parameters import flat
 
 ENOUGH = 5  # the least number of experiments for which standard errors come from the scatter between them
 

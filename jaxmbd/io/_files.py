@@ -13,7 +13,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.checks import as_path, check_flags, check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._result import Fit
+from jaxmbd.identification.result import Fit
 from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
 from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml

@@ -10,9 +10,8 @@ import numpy as np
 
 from jaxmbd.checks import check_callable, check_count, check_flags
 from jaxmbd.errors import check_known
-from jaxmbd.identification._parameters import Build
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.optimal_design._least_squares import begin, rounds
+from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import Multipliers, by_constraint, multipliers_of
 from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve
@@ -27,6 +26,7 @@ from jaxmbd.optimal_design._problem import (
 )
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
+from jaxmbd.parameters.parameters import Build
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 

@@ -36,8 +36,6 @@ from jaxmbd.checks import (
     checked_names,
 )
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._parameters import Parameter
-from jaxmbd.identification._ranges import Box, Unbounded
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.time_functions import Table
@@ -46,6 +44,8 @@ from jaxmbd.optimal_design._limits import Limit, limits_of
 from jaxmbd.optimal_design._nonlinear_programme import Method
 from jaxmbd.optimal_design._problem import Problem
 from jaxmbd.optimal_design._variables import variables_of
+from jaxmbd.parameters.parameters import Parameter
+from jaxmbd.parameters.ranges import Box, Unbounded
 
 _NODES, _RATES = "coordinates of segments", "speeds of segments"
 

@@ -22,9 +22,9 @@ from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_finite, check_mapping, checked_names
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
 

@@ -15,14 +15,14 @@ from jaxmbd.analyses.assembly.position_solve import closed
 from jaxmbd.checks import check_count, check_flags
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import Build
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._defects import defect_of
-from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
+from jaxmbd.parameters.parameters import Build
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 

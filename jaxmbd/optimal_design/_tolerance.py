@@ -13,9 +13,9 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_callable, check_count, check_finite, check_mapping
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._parameters import Build, flat
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._variables import Variables, variables_of
+from jaxmbd.parameters.parameters import Build, flat
 from jaxmbd.printing import table
 from jaxmbd.user_functions import user_array
 

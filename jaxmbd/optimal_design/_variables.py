@@ -20,10 +20,10 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_mapping
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
-from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import ON_BOUND
+from jaxmbd.parameters.parameters import Build, Parameter, Parameters, collect
+from jaxmbd.parameters.ranges import Bounded, Box, Positive, Unbounded
 from jaxmbd.user_functions import call_user
 
 _LEAST = 1e-6  # least value of a positive variable, as a share of its starting value

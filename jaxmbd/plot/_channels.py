@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmbd.checks import as_path, check_instance
-from jaxmbd.identification._diagnostics import summary
-from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.identification.diagnostics import summary
+from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.plot._channels import fit
 from jaxmbd.plot._style import PALE, SMALL, new_figure, plain
 from jaxmbd.scene.pages import page_theme

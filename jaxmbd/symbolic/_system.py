@@ -34,7 +34,6 @@ from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.checks import check_finite
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.coordinate_partitioning import (
@@ -45,6 +44,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
 )
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.user_functions import call_user
 
 Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]

@@ -47,7 +47,7 @@ def compared(function, *ways):
     return [[x.tolist() for x in batch] for batch in ([jnp.stack(x) for x in zip(*alone)], *batches)]
 """
 QUICK = f"""{MODELS}
-from jaxmbd.equations.linear_solve import rank_of
+from jaxmbd.numerics.linear_solve import rank_of
 model, rows = pendulum("absolute"), lambda a: jnp.asarray([[a, 0.3, 0.0], [0.3, 0.3, 0.0]])
 found = {{
     "assemble": compared(lambda a: state(model, a).q, jax.vmap, mapped),

@@ -12,7 +12,7 @@ from scipy.special import ellipj
 
 import jaxmbd as mbd
 from jaxmbd import spatial as sp
-from jaxmbd.equations.linear_solve import pivot_columns
+from jaxmbd.numerics.linear_solve import pivot_columns
 
 ENERGY, MOMENTUM = 1e-9, 1e-9  # relative, over 100 s
 NORM = 1e-12  # of a quaternion

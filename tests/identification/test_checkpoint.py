@@ -12,7 +12,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.identification._checkpoint import Checkpoint
-from jaxmbd.identification._levenberg_marquardt import SearchState
+from jaxmbd.numerics.stepwise_search import SearchState
 
 NAMES = ("friction", "mass")
 

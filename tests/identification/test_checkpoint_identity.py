@@ -14,7 +14,7 @@ from jaxmbd import planar as pl
 from jaxmbd.identification import Parameter, Positive, Problem
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._identity import identity_of_fit
-from jaxmbd.identification._levenberg_marquardt import SearchState
+from jaxmbd.numerics.stepwise_search import SearchState
 from tests.identification.swings import MASS, plain_pendulum
 
 TS = np.linspace(0.0, 0.4, 5)

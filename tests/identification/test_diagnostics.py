@@ -30,7 +30,7 @@ from jaxmbd.identification import (
     profile_likelihood,
     whiteness,
 )
-from jaxmbd.identification._diagnostics import _values, summary
+from jaxmbd.identification.diagnostics import _values, summary
 from tests.identification.swings import plain_pendulum
 
 TRUE = {"m": 0.8, "c": 1.5, "k": 120.0}

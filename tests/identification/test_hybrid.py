@@ -22,7 +22,7 @@ from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd.identification import Normal, Parameter, Positive
 from jaxmbd.identification._identifiability import Estimates, identifiability
-from jaxmbd.identification._labels import summed_up
+from jaxmbd.parameters.labels import summed_up
 from tests.identification import hybrids
 from tests.marks import slow_but
 

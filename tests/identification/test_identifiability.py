@@ -12,7 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import _problem as simulations
 from jaxmbd.identification._identifiability import Estimates, Identifiability, identifiability
-from jaxmbd.identification._ranges import Bounded, Positive, Unbounded
+from jaxmbd.parameters.ranges import Bounded, Positive, Unbounded
 
 NOISE = 1e-3
 TS = np.linspace(0.0, 2.0, 31)

@@ -15,8 +15,8 @@ from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._identity import identity_of_fit
-from jaxmbd.identification._levenberg_marquardt import SearchState
 from jaxmbd.identification._losses import transformed
+from jaxmbd.numerics.stepwise_search import SearchState
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
 from tests.marks import slow_but
 

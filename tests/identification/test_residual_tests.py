@@ -9,8 +9,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.identification import Bounded, Box, Parameter, Positive, Problem, Unbounded, fit_many
-from jaxmbd.identification._normal_equations import Block, Linearised
 from jaxmbd.identification._residual_tests import correlated_scores, correlations
+from jaxmbd.numerics.block_least_squares import Block, Linearised
 from tests.identification.swings import plain_pendulum
 
 TS = np.linspace(0.0, 4.0, 161)

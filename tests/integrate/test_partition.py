@@ -14,7 +14,6 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,
@@ -22,6 +21,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
+from jaxmbd.numerics.linear_solve import LeastSquaresQR, pivot_columns
 from tests.marks import in_both_coordinates, slow_but
 from tests.numeric import worst
 

@@ -36,10 +36,10 @@ from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.numerics.linear_solve import rank_of
 
 
 def assemble(

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.millimetres import millimetres_text
 from jaxmbd.analyses.assembly.multistart import MultistartResults, search
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, prescribed_units, row_scales, rows_of
@@ -21,6 +20,7 @@ from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.scales import row_units
+from jaxmbd.numerics.least_squares import least_squares
 from jaxmbd.printing import count_of
 
 _TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible

@@ -19,13 +19,13 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import ground_centre, size_of
 from jaxmbd.model.mechanism.spanning_tree import spanning
+from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.space.vectors import nearest_turn
 
 

@@ -19,9 +19,9 @@ from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.inertia import AbstractInertia
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import rank_of
 
 _REGULAR = 1e-12  # eigenvalues of the mass matrix, scaled to a unit diagonal, that are smaller count as zero
 _NOTHING = 1e-8  # share of the largest root of a diagonal entry of M below which such a root counts as zero

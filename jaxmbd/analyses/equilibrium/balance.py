@@ -25,11 +25,11 @@ from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
 from jaxmbd.checks import check_finite
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import nonzero_singular_values
 from jaxmbd.space.rotation import axis_numbers
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import direction, motion_cross, shift_velocity, swept

@@ -37,11 +37,11 @@ from jaxmbd.checks import check_finite, check_mapping, check_time
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales
+from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.printing import count_of, readable
 
 

@@ -17,7 +17,6 @@ from jaxmbd.analyses.events.event import Quantity, read_one
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.formulation import (
@@ -26,6 +25,7 @@ from jaxmbd.integrate.formulations.formulation import (
     Projection,
     StateDerivative,
 )
+from jaxmbd.numerics.linear_solve import spd_solver
 
 _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
 

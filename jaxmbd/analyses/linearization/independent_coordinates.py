@@ -18,12 +18,12 @@ from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.checks import checked_names
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import check_independent
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
+from jaxmbd.numerics.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent

@@ -18,7 +18,6 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
@@ -28,6 +27,7 @@ from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import LeastSquaresQR
 from jaxmbd.planar import Force, JointForce
 from jaxmbd.user_functions import call_user
 

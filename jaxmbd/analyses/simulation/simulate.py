@@ -32,7 +32,6 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.integrate.adjoint.explicit_steps import Engine
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
@@ -40,6 +39,7 @@ from jaxmbd.integrate.formulations.independent_constraints import initial_row_se
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
+from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.progress import silenced
 
 _LARGE_MECHANISM = 64  # bodies

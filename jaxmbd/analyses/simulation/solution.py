@@ -25,11 +25,11 @@ from jaxmbd.checks import check_index, checked_names
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.numerics.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.printing import count_of, format_number, over_time, readable
 
 if TYPE_CHECKING:

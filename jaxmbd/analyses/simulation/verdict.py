@@ -32,15 +32,15 @@ from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import (
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import (
     condition_number,
     else_by_singular_values,
     is_well_conditioned,
     nonzero_singular_values,
     suits_programs,
 )
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
-from jaxmbd.model.mechanism.mechanism import Mechanism
 
 # The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation
 # is smaller, the violation of separated joints is larger.

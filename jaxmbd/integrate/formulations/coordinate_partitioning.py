@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.checks import checked_names
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import pivot_columns, spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
@@ -28,6 +27,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
 )
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import pivot_columns, spd_solver
 
 _DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
 

@@ -21,9 +21,9 @@ from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
 
 _MAX_SVD_ROWS = 40  # up to here singular values take a fraction of a millisecond
 _MAX_SELECTION_ROWS = 400  # with more rows than this no selection is made, also if they are dependent

@@ -19,9 +19,9 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
+from jaxmbd.numerics.linear_solve import LeastSquaresQR, Solve
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."

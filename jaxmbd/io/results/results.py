@@ -12,9 +12,9 @@ from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.checks import check_index
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import flat
-from jaxmbd.identification._result import Fit
+from jaxmbd.identification.result import Fit
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.parameters.parameters import flat
 
 if TYPE_CHECKING:
     import xarray as xr

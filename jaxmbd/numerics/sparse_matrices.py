@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import at_rows
-from jaxmbd.model.mechanism.groups import PartGroup
 
 # Largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it.
 _UNROLLED_LAYERS = 16
@@ -92,29 +91,3 @@ def vstack(parts: Sequence[SparseMatrix]) -> SparseMatrix:
     rows = [part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]
     values, columns = jnp.concatenate([part.values for part in parts]), np.concatenate([p.columns for p in parts])
     return SparseMatrix(values, np.concatenate(rows), columns, (int(starts[-1]), parts[0].shape[1]))
-
-
-class ConstraintBodyTerms(NamedTuple):
-    """The nonzero blocks of `C_b`, one per row and marker.
-
-    `values` is the row's coefficient vector for the twist of body `body`; `row` is the row's index among `m` rows.
-    """
-
-    values: Float[Array, "legs twist"]
-    row: np.ndarray
-    body: np.ndarray
-    m: int
-
-
-def legs_of(groups: Sequence[PartGroup], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
-    """Flatten the nonzero blocks of `C_b`, `(parts, rows, markers, width)` per group."""
-    none = np.zeros(0, int)
-    values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0
-    for group, block in zip(groups, blocks, strict=True):
-        parts, count = block.shape[:2]
-        row = start + np.arange(parts * count).reshape(parts, count, 1)
-        values.append(block.reshape(-1, width))
-        rows.append(np.broadcast_to(row, block.shape[:3]).reshape(-1))
-        bodies.append(np.broadcast_to(group.incidence[:, None, :], block.shape[:3]).reshape(-1))
-        start += parts * count
-    return ConstraintBodyTerms(jnp.concatenate(values), np.concatenate(rows), np.concatenate(bodies), start)

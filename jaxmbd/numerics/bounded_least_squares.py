@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmbd.analyses.assembly.least_squares import with_jacobian
 from jaxmbd.arrays import Scalar
+from jaxmbd.numerics.least_squares import with_jacobian
 
 _FIRST_DAMPING = 1e-2
 _DAMPINGS = 1e-26, 1e14  # limits; a search at the upper one finds no descent any more

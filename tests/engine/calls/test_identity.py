@@ -19,7 +19,7 @@ from jax.experimental import io_callback
 import jaxmbd as mbd
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of, traced_identity
 from jaxmbd.engine.upstream.jax_internals import Primitive, jaxpr_as_fun
-from tests.engine.identity_pairs import EXPRESSIONS, HEAD, PAIRS, READING
+from tests.engine.calls.identity_pairs import EXPRESSIONS, HEAD, PAIRS, READING
 
 SAME = {"exception table only"}  # another key is missed, and the result is that of before
 UNTRACED = {"np.vectorize"}  # NumPy takes no traced values
@@ -153,7 +153,7 @@ MOTION = """
 import sys, jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 sys.path.insert(0, "{root}")
-from tests.engine.test_identity import motion
+from tests.engine.calls.test_identity import motion
 print(motion(9.81).hex(), motion(1.62).hex())
 """
 
@@ -172,7 +172,7 @@ def motion(g: float) -> bytes:
 @pytest.mark.slow
 def test_other_processes_find_the_same() -> None:
     """Whatever the order of sets of text is there."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     found = []
     for seed in "12":
         code, variables = MOTION.format(root=root), {**os.environ, "PYTHONHASHSEED": seed}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from jaxmbd.analyses.assembly.least_squares import least_squares
+from jaxmbd.numerics.least_squares import least_squares
 
 
 def circle_and_line(x: Array, distance: Any) -> Array:

@@ -21,13 +21,13 @@ from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._losses import likeliest_level, log_normaliser, transformed
-from jaxmbd.identification._parameters import check_within, flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._residual_tests import ljung_box
-from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
+from jaxmbd.identification.result import Fit, Prediction
+from jaxmbd.parameters.parameters import check_within, flat
 from jaxmbd.printing import table
 
 _LAGS = 20  # the largest lag of the test of whiteness, in samples

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.jax_binding import as_program, is_program, prefers_programs
-from jaxmbd.equations.linear_solve import spd_solver
+from jaxmbd.numerics.linear_solve import spd_solver
 
 _STEPS = 256
 _FIRST_DAMPING = 0.3  # like the limits below, relative to the largest entry of the diagonal of Jᵀ J

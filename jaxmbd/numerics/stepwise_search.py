@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_bounds
+from jaxmbd.numerics.block_least_squares import Linearised, Step, fixed_at_bounds
 
 USED_UP = "steps used up"
 CONVERGED = "converged"

@@ -16,7 +16,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.engine.calls.calls import FlatCall
 from jaxmbd.engine.calls.user_calls import UserFunction, watched
-from tests.engine.test_disk_cache import files, forget, kept_in
+from tests.engine.calls.test_disk_cache import files, forget, kept_in
 
 
 def cached(k: float) -> Any:

@@ -13,8 +13,8 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.identification import Parameter, Problem, body_inertia
-from jaxmbd.identification._body_inertia import ConsistentInertia, NearInertia
 from jaxmbd.identification._posterior import _log_slopes
+from jaxmbd.parameters.body_inertia import ConsistentInertia, NearInertia
 
 TS = np.linspace(0.0, 0.6, 61)  # short enough for a search that begins with wrong values
 NOISE = 1e-3

@@ -123,7 +123,7 @@ def test_mechanisms_of_many_structures_keep_no_more_than_the_limits(monkeypatch:
 
 MEMORY = """
 import resource, sys
-from tests.engine.test_sized_cache import CACHES, chain
+from tests.engine.store.test_sized_cache import CACHES, chain
 import jax, numpy as np, jaxmbd as mbd
 jax.config.update("jax_enable_x64", True)
 def size():

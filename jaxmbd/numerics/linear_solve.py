@@ -16,7 +16,7 @@ from jaxmbd.engine.binding.mesh import varying_alike
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.engine.upstream.equinox_internals import any_instance
-from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
+from jaxmbd.numerics.sparse_matrices import gather_sum, gather_table
 
 Solve = Callable[[Array], Array]
 

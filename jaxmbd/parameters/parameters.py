@@ -15,12 +15,12 @@ from jaxtyping import Array
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_mapping, check_some
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._labels import labels
-from jaxmbd.identification._places import AbstractPlace, Leaves, Where
-from jaxmbd.identification._priors import AbstractPrior
-from jaxmbd.identification._ranges import AbstractRange, Unbounded
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
+from jaxmbd.parameters.labels import labels
+from jaxmbd.parameters.places import AbstractPlace, Leaves, Where
+from jaxmbd.parameters.priors import AbstractPrior
+from jaxmbd.parameters.ranges import AbstractRange, Unbounded
 from jaxmbd.user_functions import call_user
 
 Build = Callable[[dict[str, Any]], Mechanism]

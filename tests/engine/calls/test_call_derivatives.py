@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd.engine.calls import calls, first_calls
 from jaxmbd.engine.calls.cached_function import cached_on_disk
-from tests.engine.test_disk_cache import files, folder, forget
+from tests.engine.calls.test_disk_cache import files, folder, forget
 from tests.marks import slow_but
 
 __all__ = ["folder"]

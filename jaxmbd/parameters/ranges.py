@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.checks import check_number, check_some
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._labels import LISTED
+from jaxmbd.parameters.labels import LISTED
 from jaxmbd.printing import readable
 
 _EDGE = 1e-3  # share of the width of a range: an estimate that is closer to an end counts as lying at it

@@ -15,7 +15,7 @@ from jaxmbd.engine.machine import build_vm, prebuilt, straight_line_compiler
 from jaxmbd.engine.machine.build_vm import machine
 from jaxmbd.engine.machine.c_library import NATIVE, CLibrary, compiler, processor
 from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS, file_name, made_for
-from tests.engine.test_straight_line import elementary
+from tests.engine.machine.test_straight_line import elementary
 
 V4, V3, BASE, _ = INSTRUCTION_SETS
 SYMBOLS = ("answer", "jaxmbd_padding_of_a_library")

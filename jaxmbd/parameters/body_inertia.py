@@ -19,12 +19,12 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.checks import check_instance, check_number
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import Parameter
-from jaxmbd.identification._places import AbstractPlace, Leaves
-from jaxmbd.identification._priors import AbstractPrior, LogNormal, Normal, standard
-from jaxmbd.identification._ranges import WIDTH, AbstractRange, Positive, Unbounded, everything
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.parameters import Parameter
+from jaxmbd.parameters.places import AbstractPlace, Leaves
+from jaxmbd.parameters.priors import AbstractPrior, LogNormal, Normal, standard
+from jaxmbd.parameters.ranges import WIDTH, AbstractRange, Positive, Unbounded, everything
 
 _ROWS, _COLUMNS = np.array([0, 1, 2, 0, 0, 1]), np.array([0, 1, 2, 1, 2, 2])  # of xx, yy, zz, xy, xz, yz
 _WEIGHTS = np.sqrt([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])  # the others stand for two entries of the matrix

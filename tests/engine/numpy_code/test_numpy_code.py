@@ -20,8 +20,8 @@ from jaxmbd.engine.calls import first_calls
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, StoppedError, code_from, plain, run
 from jaxmbd.engine.numpy_code.translation import UnsupportedError, evaluated, numpy_code
-from tests.engine.test_disk_cache import forget
-from tests.engine.test_program import ARRAYS, ONE, TWO
+from tests.engine.calls.test_disk_cache import forget
+from tests.engine.program.test_program import ARRAYS, ONE, TWO
 
 ROUNDING = {8: 1e-13, 4: 2e-5}
 

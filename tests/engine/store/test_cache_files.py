@@ -17,7 +17,7 @@ from jaxmbd.engine.calls.entry import unpacked
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
 from jaxmbd.engine.store import files as files_of
 from tests import planar_examples as examples
-from tests.engine.test_disk_cache import X, expected, files, folder, forget, traced, turned
+from tests.engine.calls.test_disk_cache import X, expected, files, folder, forget, traced, turned
 
 __all__ = ["folder"]  # a fixture
 

@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import SMALL, condition_number, is_well_conditioned, rank_of
+from jaxmbd.numerics.linear_solve import SMALL, condition_number, is_well_conditioned, rank_of
 
 
 def matrices(rng: np.random.Generator, shape: tuple[int, int], ratios: list[float]) -> np.ndarray:

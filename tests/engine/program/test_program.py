@@ -21,8 +21,8 @@ from jaxmbd.engine.program import schedule as schedules
 from jaxmbd.engine.program.opcodes import EVALUATE
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import SymmetricMatrix, spd_solver
 from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.numerics.linear_solve import SymmetricMatrix, spd_solver
 from tests.marks import in_both_coordinates
 from tests.numeric import worst
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jaxmbd.identification import _levenberg_marquardt as levenberg_marquardt
-from jaxmbd.identification._levenberg_marquardt import SearchState, search
-from jaxmbd.identification._normal_equations import Block, Linearised, Step
+from jaxmbd.numerics import stepwise_search as levenberg_marquardt
+from jaxmbd.numerics.block_least_squares import Block, Linearised, Step
+from jaxmbd.numerics.stepwise_search import SearchState, search
 
 P, S = 3, 2  # shared unknowns, and own ones of each segment
 

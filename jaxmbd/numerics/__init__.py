@@ -1,0 +1,1 @@
+"""Methods that know no mechanics: linear solves, least squares, sparse matrices."""

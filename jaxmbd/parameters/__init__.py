@@ -1,0 +1,1 @@
+"""Numbers of mechanisms that are free: their names, places, ranges and priors."""
