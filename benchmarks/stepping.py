@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 

@@ -26,6 +26,7 @@ FLOORS = {
     0: "errors arrays garbage replacement",
     0.2: "progress",
     0.5: "engine.upstream",
+    0.505: "engine.choice",
     0.51: "engine.store",
     0.52: "engine.program",
     0.53: "engine.machine",
@@ -67,6 +68,23 @@ INTERNALS = {
     "jaxmbd/engine/upstream/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
     "jaxmbd/engine/upstream/equinox_internals.py": ("equinox.internal", "equinox._"),
     "jaxmbd/engine/upstream/diffrax_internals.py": ("diffrax._",),
+}
+
+# What enters the engine by another door than `jaxmbd.engine`, beside `upstream`: those who extend it, keep what it has
+# computed, or configure it.
+DOORS = {
+    "": ("upstream",),
+    "integrate.adjoint": ("binding", "calls", "machine", "numpy_code", "program", "store"),  # the time loop in C
+    "symbolic": ("program", "binding.ldlt_primitive"),  # another builder for the same rules
+    "numerics": ("binding.ldlt_primitive", "binding.mesh", "program.symbolic_ldlt"),  # linear solves as primitives
+    "equations": ("program.symbolic_ldlt",),  # the sparsity of S
+    "model": ("binding.lookups", "binding.tracing"),  # tables of time
+    "user_functions": ("calls.user_calls",),
+    "analyses.result_codes": ("calls.cached_function", "binding.mesh", "machine.build_vm"),  # errors at run time
+    "analyses.simulation.integration": ("machine.gpu",),
+    "identification": ("calls.identity", "calls.disk_cache"),
+    "sweeps": ("calls.identity", "calls.disk_cache"),
+    "cli": ("store.own_files", "machine.build_vm"),
 }
 
 # Only these rooms draw; a scene is data for any renderer.
@@ -274,6 +292,17 @@ def check_private_modules(module: Module) -> Iterator[str]:
                 yield module.at(node, f"imports from {node.module}, what is private to its room")
 
 
+def check_doors(module: Module) -> Iterator[str]:
+    owner = ".".join(module.path.with_suffix("").parts[1:])
+    if owner.startswith("engine"):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxmbd.engine."):
+            inner = f"{node.module}".removeprefix("jaxmbd.engine.")
+            if not any(owner.startswith(room) and inner.startswith(doors) for room, doors in DOORS.items()):
+                yield module.at(node, f"imports jaxmbd.engine.{inner}; what others use of it is in jaxmbd.engine")
+
+
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     check_is_in_table,
@@ -286,6 +315,7 @@ RULES: tuple[Rule, ...] = (
     check_calls,
     check_internals,
     check_private_modules,
+    check_doors,
     check_drawing,
 )
 
@@ -359,6 +389,7 @@ BROKEN = [
     (check_file_length, "jaxmbd/demo.py", "\n" * (MAX_FILE_LINES + 1), "501 lines"),
     (check_calls, "jaxmbd/demo.py", "x = hasattr(1, 'real')", "hasattr()"),
     (check_drawing, "jaxmbd/scene/scene.py", "from matplotlib.axes import Axes", "matplotlib, which is for"),
+    (check_doors, "jaxmbd/scene/scene.py", "from jaxmbd.engine.calls.calls import Call", "what others use of it"),
     (check_private_modules, "jaxmbd/plot/_x.py", "from jaxmbd.cli._app import app", "what is private"),
     (check_internals, "jaxmbd/engine/program/x.py", "import equinox.internal as eqxi", "equinox.internal, which"),
 ]

@@ -18,7 +18,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.driver import Driver

@@ -18,7 +18,7 @@ from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_val
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_known
 from jaxmbd.checks import check_flags
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError

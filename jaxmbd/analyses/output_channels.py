@@ -24,8 +24,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
 from jaxmbd.checks import checked_names
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown

@@ -8,8 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.model.joint.joint import AbstractNonholonomic

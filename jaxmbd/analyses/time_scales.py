@@ -11,7 +11,7 @@ from jaxtyping import Array, Complex
 
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism

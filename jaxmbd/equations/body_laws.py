@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Point, Scalar, at_rows
-from jaxmbd.engine.binding.tracing import known_by_numpy, trace_once
+from jaxmbd.engine import known_by_numpy, trace_once
 from jaxmbd.equations.constraint_kinematics import (
     ConstraintRows,
     armature_effort,

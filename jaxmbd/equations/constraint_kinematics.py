@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.groups import PartGroup, unnamed

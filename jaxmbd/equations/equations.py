@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, at_rows, combined
-from jaxmbd.engine.binding.tracing import known_by_numpy
+from jaxmbd.engine import known_by_numpy
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
 from jaxmbd.equations.constraint_kinematics import (
     ConstraintRows,

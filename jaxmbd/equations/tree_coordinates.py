@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics, legs_of
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 
 _SHORTEST = 0.05  # share of the shortest interval of samples: noise with such a correlation time is white
 _LN_2PI = float(np.log(2 * np.pi))

@@ -11,7 +11,7 @@ import numpy as np
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import as_float
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, printable
 from jaxmbd.model.mechanism.mechanism import Mechanism

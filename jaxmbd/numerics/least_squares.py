@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.jax_binding import as_program, is_program, prefers_programs
+from jaxmbd.engine import as_program, choice, is_program, prefers_programs
 from jaxmbd.numerics.linear_solve import spd_solver
 
 _STEPS = 256
@@ -26,7 +26,6 @@ _FIRST_DAMPING = 0.3  # like the limits below, relative to the largest entry of 
 _LEAST_DAMPING = 1e2  # in units of rounding: Jᵀ J is singular where a coordinate or a constraint row is redundant
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the sum of squares
 _ORTHOGONAL = 1e-6  # |Jᵀ r| / (|J| |r|) below which a residual counts as orthogonal to the columns of J
-_SMALL = 24  # unknowns up to which a step is one program
 _ROUNDING = 1e3  # length of the last step, in units of rounding
 
 Residual = Callable[[Array, Any], Array]
@@ -60,7 +59,8 @@ def least_squares(
         return start
     one = jnp.ones((), start.dtype)
     begin = start, _FIRST_DAMPING * one, 2 * one
-    step = None if arithmetic is None or start.size > _SMALL or not prefers_programs() else _step_of(arithmetic)
+    is_small = start.size <= choice.SMALL_UNKNOWNS and prefers_programs()
+    step = _step_of(arithmetic) if is_small and arithmetic is not None else None
     if step is not None and is_program(step, *begin, args):
         program, first = as_program(step), (*begin, jnp.zeros((), bool))
         return _searched(lambda at: program(*at[:-1], args), first, lambda at: at[-1])[0]

@@ -10,10 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.engine.binding.jax_binding import as_program, prefers_programs
+from jaxmbd.engine import as_program, choice, prefers_programs, trace_once
 from jaxmbd.engine.binding.ldlt_primitive import dense, factor_p, solve_p
 from jaxmbd.engine.binding.mesh import varying_alike
-from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.numerics.sparse_matrices import gather_sum, gather_table
@@ -94,7 +93,6 @@ def spd_solver(S: Float[Array, "n n"]) -> Solve:
     return symmetric(S).solver()
 
 
-SMALL = 12  # rows up to which a matrix and its inverse are operations of a program
 _CONDITION = 1e-3, 3e-2  # well-conditioned below, and the largest that is distinguished, in units of 1 / √rounding
 # Relative to the largest value; in units of rounding. A closed position is known to 1e-8, and files have eight digits:
 # rows that are dependent at the position which is meant have singular values of that order.
@@ -114,7 +112,7 @@ def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bo
 
 def suits_programs(rows: int, columns: int) -> bool:
     """True if normal equations of such a matrix are to be operations of a program: few rows, not more than columns."""
-    return 0 < rows <= min(columns, SMALL) and columns <= 2 * SMALL and prefers_programs()
+    return choice.is_small(rows, columns) and prefers_programs()
 
 
 @trace_once

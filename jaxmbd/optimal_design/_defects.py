@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

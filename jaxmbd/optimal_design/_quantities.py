@@ -12,7 +12,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Function, Point, Scalar, as_float
 from jaxmbd.checks import check_finite, check_instance, check_number
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.joint.joint import AbstractPair

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_mapping
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import ON_BOUND

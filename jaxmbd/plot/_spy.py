@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from jaxmbd.analyses.state import State
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State
 from jaxmbd.checks import check_instance
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMovingMarker

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.space.vectors import cross, direction, safe_norm, skew
 

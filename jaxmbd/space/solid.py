@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations

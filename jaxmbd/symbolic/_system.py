@@ -32,7 +32,7 @@ from jaxmbd.analyses.describe import load_names, signed_loads
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.checks import check_finite
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown

@@ -16,6 +16,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.analyses.simulation import integration
+from jaxmbd.engine import choice
 from jaxmbd.engine.machine.gpu import launcher, nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, RUN
 from jaxmbd.errors import MechanismError
@@ -120,7 +121,7 @@ def test_a_motion_too_large_for_the_compiler_is_left_to_xla(gpu: AnyGpu, monkeyp
         return jax.jit(family("pendulum", "joint", max_steps=max_steps, **settings))(1.1).engine
 
     assert engine(100) == "native"
-    monkeypatch.setattr(launcher, "_LARGEST", 10)
+    monkeypatch.setattr(choice, "KERNEL_OPERATIONS", 10)
     assert engine(101) == "diffrax"
     assert engine(101, engine="native") == "native"
     with pytest.raises(MechanismError, match="engine='interpreter' cannot run this motion: it runs on the GPU"):

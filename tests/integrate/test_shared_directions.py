@@ -10,6 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.engine import choice
 from jaxmbd.integrate.adjoint import explicit_steps
 
 
@@ -25,7 +26,7 @@ def test_tangents_in_several_directions_share_a_motion(
     """Against one direction of one motion after another. In joint coordinates there are more directions than components
     of the state, in absolute ones fewer. Motions have different numbers of steps; some fail. They share nothing if the
     program would be too large."""
-    monkeypatch.setattr(explicit_steps, "LARGEST", largest)
+    monkeypatch.setattr(choice, "STRAIGHT_OPERATIONS", largest)
     most = 20 if largest > 1 else 21  # so that no program of the other cases is found again
     start = mbd.assemble(pendulum().with_coordinates(coordinates), {"rod.theta": 0.3}, speeds={"rod.omega": 1.0})
 

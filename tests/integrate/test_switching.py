@@ -18,7 +18,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.integration import _rates
-from jaxmbd.engine.binding.jax_binding import is_program
+from jaxmbd.engine import is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.solvers.switching import smallest_gap, switches_of, with_jumps_apart
 from tests.marks import in_both_coordinates

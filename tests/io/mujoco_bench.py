@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from scipy.spatial.transform import Rotation
 
 import jaxmbd as mbd
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 
 FREE, BALL = 0, 1
 POSE, TWIST = ("x", "y", "z", "e0", "e1", "e2", "e3"), ("vx", "vy", "vz", "omega_x", "omega_y", "omega_z")

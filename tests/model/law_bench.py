@@ -18,7 +18,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from tests.model import laws, laws_planar, laws_spatial
 from tests.model.laws import Case, base
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from tests.model import laws
 from tests.model.law_bench import (
     FIRST,

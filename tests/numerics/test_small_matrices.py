@@ -11,8 +11,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.analyses.redundancy import least_norm
+from jaxmbd.engine.choice import SMALL_ROWS
 from jaxmbd.equations.equations import Equations
-from jaxmbd.numerics.linear_solve import SMALL, condition_number, is_well_conditioned, rank_of
+from jaxmbd.numerics.linear_solve import condition_number, is_well_conditioned, rank_of
 
 
 def matrices(rng: np.random.Generator, shape: tuple[int, int], ratios: list[float]) -> np.ndarray:
@@ -37,7 +38,7 @@ def test_condition_numbers(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(found, [True] * 4 + [False] * 3 + [True])
 
 
-@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5), (SMALL + 1, SMALL + 3), (0, 3)])
+@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5), (SMALL_ROWS + 1, SMALL_ROWS + 3), (0, 3)])
 def test_rank_in_a_batch(shape: tuple[int, int], rng: np.random.Generator) -> None:
     """Also of rows with singular values a little above and below the threshold of 1e-7, and far below, in a batch and
     alone."""

@@ -32,8 +32,7 @@ from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_flags, check_mapping, check_number, check_time, checked_names
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import AssemblyError, MechanismError, unknown

@@ -12,7 +12,7 @@ from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, pre
 from jaxmbd.analyses.assembly.sides import opposed_text
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.body.body import GROUND

@@ -23,7 +23,7 @@ from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar
 from jaxmbd.checks import check_time
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 

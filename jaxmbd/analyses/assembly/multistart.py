@@ -17,7 +17,7 @@ from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading,
 from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.joint.joint import AbstractTreeJoint

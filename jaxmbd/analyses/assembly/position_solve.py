@@ -21,7 +21,7 @@ from jaxmbd.analyses.assembly.sides import guards, off_the_ridge
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar, frozen, is_concrete
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.inertia import AbstractInertia

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
 from jaxmbd.checks import check_finite
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.force.force import AbstractForce

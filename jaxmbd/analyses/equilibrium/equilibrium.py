@@ -34,7 +34,7 @@ from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping, check_time
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError

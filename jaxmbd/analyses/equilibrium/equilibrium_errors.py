@@ -13,7 +13,7 @@ from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
 from jaxmbd.analyses.equilibrium.newton_search import STEPS, NewtonSearch
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Number, Scalar, as_float
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND

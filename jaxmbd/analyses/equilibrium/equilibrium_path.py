@@ -16,7 +16,7 @@ from jaxmbd.analyses.result_codes import RESULTS, first_failure
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_index, check_number
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import count_of, format_number, readable

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.equilibrium.balance import Balance, LinearizedBalance
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 
 _NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases
 _PATIENCE, STEPS = 60, 400  # limits on the steps of Newton's method before it counts as failed, and on all steps

@@ -14,7 +14,7 @@ from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.checks import check_index
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism

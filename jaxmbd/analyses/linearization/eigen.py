@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 
 _NEGLIGIBLE = 2.0**9  # units of rounding of the largest entry: smaller entries count as zero (1.1e-13 in double)
 _ACCURATE = 1.0  # units of the square root of rounding, of the largest entry: the largest residual of an eigenvector

@@ -16,7 +16,7 @@ from jaxmbd.analyses.result_codes import Sentence, raise_where
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.checks import checked_names
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import check_independent

@@ -15,8 +15,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.tracing import trace_once
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk, trace_once
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, check_known

@@ -19,7 +19,7 @@ from jaxmbd.analyses.linearization.independent_coordinates import (
 from jaxmbd.analyses.linearization.linearized_dynamics import Input, LinearizedMatrices, linearized, sizes_of
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND

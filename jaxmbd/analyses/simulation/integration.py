@@ -26,8 +26,7 @@ from jaxmbd.analyses.simulation.verdict import (
 )
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.jax_binding import as_program, is_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.engine.machine.gpu import launcher
 from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations

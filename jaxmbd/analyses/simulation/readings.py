@@ -16,8 +16,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.arrays import constant, is_concrete
-from jaxmbd.engine.binding.jax_binding import as_program, is_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant

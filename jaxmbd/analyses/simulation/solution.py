@@ -22,8 +22,7 @@ from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, R
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_index, checked_names
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized

@@ -27,8 +27,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations

@@ -13,13 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Equation, Rule
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.symbolic_ldlt import Pattern, SymbolicLDLT, symbolic_ldlt
 from jaxmbd.engine.upstream.jax_internals import Primitive, batching, mlir
-
-_UNROLLED = 4  # rows up to which the factorisation is unrolled for XLA: a call to LAPACK costs more than its work there
-_DENSE = 100, 0.25  # for XLA a matrix is dense up to so many rows, or from this share of nonzeros in `L`
 
 
 class XLAArithmetic:
@@ -101,8 +99,8 @@ def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n
 
 
 def _is_dense(pattern: Pattern) -> bool:
-    rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
-    return pattern.n <= rows or len(pattern.rows) > most or symbolic_ldlt(pattern).n_entries > most
+    counts = (lambda: len(pattern.rows), lambda: symbolic_ldlt(pattern).n_entries)  # the second one takes longer
+    return any(choice.is_dense(pattern.n, count()) for count in counts)
 
 
 def _factor(values: Array, *, pattern: Pattern) -> Array:
@@ -116,13 +114,13 @@ def _factor(values: Array, *, pattern: Pattern) -> Array:
         by = XLAArithmetic()
         return eliminate(by.put(jnp.zeros(symbolic.n_entries, values.dtype), symbolic.positions, values), symbolic, by)
     matrix = dense(values, pattern)
-    return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
+    return matrix if pattern.n <= choice.UNROLLED_ROWS else jnp.linalg.cholesky(matrix)
 
 
 def _solve(values: Array, factor: Array, b: Array, *, pattern: Pattern) -> Array:
     if not _is_dense(pattern):
         return substitute(factor, b, symbolic_ldlt(pattern), XLAArithmetic())
-    return _unrolled(factor, b) if pattern.n <= _UNROLLED else jax.scipy.linalg.cho_solve((factor, True), b)
+    return _unrolled(factor, b) if pattern.n <= choice.UNROLLED_ROWS else jax.scipy.linalg.cho_solve((factor, True), b)
 
 
 def _unrolled(S: Array, b: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import register, registering
 from jaxmbd.engine.calls.array_types import Type
 from jaxmbd.engine.calls.calls import Call, traced
@@ -22,9 +23,6 @@ from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.numpy_code.code import Budget, NumpyCode, StoppedError, code_from, plain, run
 from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.garbage import collecting_nothing
-
-# Compiling takes about as long as executing so many times as many instructions of NumPy code as it has, and some more.
-_RUNS, _MORE = 50, 300
 
 
 class FirstCalls:
@@ -50,8 +48,9 @@ class FirstCalls:
         if entry is None or not self._read(entry):
             with collecting_nothing():
                 self._begin()
-        self.size = _MORE + (0 if self._code is None else self._code.size)  # machine code takes about as much memory
-        self._budget = Budget(0 if self._code is None else _RUNS * self.size)
+        instructions = 0 if self._code is None else self._code.size
+        self.size = choice.NUMPY_MORE + instructions  # machine code takes about as much memory
+        self._budget = Budget(0 if self._code is None else choice.numpy_budget(instructions))
 
     def run(self, arrays: list[Any]) -> list[Any]:
         """The arrays of the result."""

@@ -11,6 +11,7 @@ import struct
 import threading
 from functools import cache, lru_cache
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.machine.build_vm import instructions, vm
 from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause
 from jaxmbd.engine.machine.straight_line import is_straight, source
@@ -18,10 +19,6 @@ from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.upstream.jax_internals import is_x64
 from jaxmbd.progress import reporting
 
-# After so many evaluations interpreting has taken about as long as compiling does: for each number of the code 1 ns an
-# evaluation, and 0.06 to 0.2 ms (a four-bar linkage: 0.1 s for one instance, 0.3 s for lanes, on a Xeon with AVX-512).
-_OFTEN = 300_000
-LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
 _SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
@@ -38,9 +35,9 @@ def watch(programs: dict[int, Program]) -> None:
     if library is None or _pipe is not None or os.name != "posix":
         return
     reading, _pipe = os.pipe()
-    library.jaxmbd_watch(_pipe, ctypes.c_int64(_OFTEN))
+    library.jaxmbd_watch(_pipe, ctypes.c_int64(choice.INTERPRETED))
     threading.Thread(target=_serve, args=(library, reading, programs), name="jaxmbd compiler", daemon=True).start()
-    os.register_at_fork(after_in_child=lambda: library.jaxmbd_watch(-1, ctypes.c_int64(_OFTEN)))
+    os.register_at_fork(after_in_child=lambda: library.jaxmbd_watch(-1, ctypes.c_int64(choice.INTERPRETED)))
 
 
 def request_if_stored(program: Program) -> None:
@@ -79,7 +76,7 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
 
 def is_worthwhile(program: Program) -> bool:
     """True if a program can be straight-line code, and compiling it takes seconds rather than minutes."""
-    return program.operations <= LARGEST and is_straight(program)
+    return choice.is_worth_compiling(program.operations) and is_straight(program)
 
 
 @lru_cache(maxsize=1024)

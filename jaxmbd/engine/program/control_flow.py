@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
 from jaxmbd.engine.upstream.jax_internals import expansion, linear_solve_operands, scan_counts
-
-_LAPS = 10_000  # the largest number of iterations that are unrolled
 
 
 def _call(equation: Equation, *operands: np.ndarray) -> Arrays:
@@ -37,7 +36,7 @@ def _scan(equation: Equation, *operands: np.ndarray) -> Arrays:
     params = equation.params
     length = params["length"]
     n_consts, n_carry = scan_counts(params)
-    if length > _LAPS:
+    if length > choice.LAPS:
         raise equation.unsupported(f" with {length} laps")
     consts, carry = list(operands[:n_consts]), list(operands[n_consts : n_consts + n_carry])
     sequences = operands[n_consts + n_carry :]
@@ -60,7 +59,7 @@ def _while(equation: Equation, *operands: np.ndarray) -> Arrays:
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = list(operands[:n_cond]), list(operands[n_cond : n_cond + n_body])
     carry = list(operands[n_cond + n_body :])
-    for _ in range(_LAPS):
+    for _ in range(choice.LAPS):
         (condition,) = equation.interpret(params["cond_jaxpr"], cond_consts + carry)
         constant = equation.builder.values(condition, bool)
         if constant is None:
@@ -68,7 +67,7 @@ def _while(equation: Equation, *operands: np.ndarray) -> Arrays:
         if not constant:
             return carry
         carry = equation.interpret(params["body_jaxpr"], body_consts + carry)
-    raise equation.unsupported(f" with more than {_LAPS} laps")
+    raise equation.unsupported(f" with more than {choice.LAPS} laps")
 
 
 def _linear_solve(equation: Equation, *operands: np.ndarray) -> Arrays:

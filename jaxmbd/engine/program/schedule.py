@@ -14,12 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.program.opcodes import GATHER, INPUT, NUMBER, UNIFORM
 from jaxmbd.engine.program.ssa_builder import SSABuilder, ValueIds
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
-_PIECE = 2**15  # operations that are scheduled together
 
 # Operands of values, which are wanted, roots -> postorder of a depth-first search. It goes from value to value, which
 # the machine does, in C.
@@ -293,9 +293,9 @@ def _instructions(
     belong to neighbouring parts of the mechanism, so that the operands of a piece stay in the processor's caches.
     """
     order = np.flatnonzero(wanted)
-    if len(order) <= _PIECE:
+    if len(order) <= choice.PIECE:
         return _list_schedule(op, args, order)
-    pieces = np.array_split(postorder(args, wanted, _union(results)), -(-len(order) // _PIECE))
+    pieces = np.array_split(postorder(args, wanted, _union(results)), -(-len(order) // choice.PIECE))
     return [ids for piece in pieces for ids in _list_schedule(op, args, np.sort(piece))]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.program.arithmetic import truncate
 from jaxmbd.engine.program.equation import Equation, Rule
 from jaxmbd.engine.program.opcodes import GATHER, INPUT, NAMES, NUMBER
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.windows import Windows, combine, read_known, window_rules, write_known
 
-_MOST = 2**15  # the largest number of candidates for which selects are emitted
 _SMALL = 2**16  # bound of a constant integer factor, with which products of indices stay exact
 
 
@@ -134,5 +134,5 @@ def _select_tree(builder: SSABuilder, choices: ValueIds, index: ValueIds) -> Val
 
 
 def _check_number(equation: Equation, count: int) -> None:
-    if count > _MOST:
+    if count > choice.CANDIDATES:
         raise equation.unsupported(f" with an index that depends on the inputs, among {count} places")

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import frozen
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import register, run_p
 from jaxmbd.engine.binding.tracing import EQUATIONS_KEPT, TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
-from jaxmbd.engine.machine.straight_line_compiler import LARGEST
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import sized_cache
@@ -262,12 +262,13 @@ class ExplicitSteps(AbstractSteps):
     def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int) -> _Sweep | None:
         """The program of the rate and its tangents in some directions; None if that cannot be expressed, or if the
         program of several directions would be too large for straight-line code, which those of one direction become."""
-        if directions > 1 and directions * self.operations > LARGEST:  # an estimate, which saves recording it
+        estimate = directions * self.operations  # which saves recording what would be too large
+        if directions > 1 and not choice.is_worth_compiling(estimate):
             return None
         function = _with_tangents(self.rate, self._moving(known, timed), self._time_at, directions)
         time = self._time_at + len(known)
         program = function.hoisted_program(time)
-        if program is None or (directions > 1 and program.operations > LARGEST):
+        if program is None or (directions > 1 and not choice.is_worth_compiling(program.operations)):
             return None
         return _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
 

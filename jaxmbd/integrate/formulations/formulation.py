@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.checks import check_fields, check_instance
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.newton_closure import (

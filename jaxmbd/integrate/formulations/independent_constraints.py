@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
-from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls.cached_function import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import proximal_shift

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.engine.binding.jax_binding import as_program
+from jaxmbd.engine import as_program
 from jaxmbd.engine.upstream.diffrax_internals import has_diffraxs_step
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 

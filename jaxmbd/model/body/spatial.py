@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_number, check_shape, stacked
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_motion, check_name

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.checks import check_fields
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.body.names import Name

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.calls import calls, disk_cache, first_calls, known_code
+from jaxmbd.engine.calls import calls, disk_cache, known_code
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.calls.calls import FlatCall
 from jaxmbd.engine.calls.entry import unpacked
@@ -160,7 +161,7 @@ def test_the_executable_replaces_the_code(folder: Path, monkeypatch: pytest.Monk
     (path,) = files(folder)
     key = bytes.fromhex(path.name.partition("-")[2])
     assert unpacked(key, path.read_bytes()).kind == "code"
-    monkeypatch.setattr(first_calls, "_RUNS", 0)
+    monkeypatch.setattr(choice, "NUMPY_RUNS", 0)
     forget()
     again = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})  # the code is read, and nothing may run it
     assert traced == ["a"]

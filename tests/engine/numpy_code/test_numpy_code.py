@@ -14,6 +14,7 @@ from jax.scipy import linalg, special
 
 import jaxmbd as mbd
 from jaxmbd.arrays import is_concrete
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.binding.tracing import trace_once
 from jaxmbd.engine.calls import first_calls
@@ -235,8 +236,8 @@ def test_it_is_compiled_when_it_has_run_often(monkeypatch: pytest.MonkeyPatch, r
         return {"solved": jnp.linalg.solve(x @ x.T + jnp.eye(4), x), "name": "a"}
 
     code = numpy_code(jax.make_jaxpr(lambda x: solved(x)["solved"])(x))
-    monkeypatch.setattr(first_calls, "_RUNS", 3)
-    monkeypatch.setattr(first_calls, "_MORE", code.cost - code.size)
+    monkeypatch.setattr(choice, "NUMPY_RUNS", 3)
+    monkeypatch.setattr(choice, "NUMPY_MORE", code.cost - code.size)
     traced.clear()
     function, compiled = cached_on_disk(solved), list[int]()
     compile_it = first_calls.FirstCalls._compile
@@ -291,7 +292,7 @@ def test_motions_are_those_of_the_compiled_analysis(name: str, monkeypatch: pyte
     )
     first = mbd.simulate(example.mechanism, example.state(), ts)
     assert not compiled
-    monkeypatch.setattr(first_calls, "_RUNS", 0)
+    monkeypatch.setattr(choice, "NUMPY_RUNS", 0)
     forget()
     second = mbd.simulate(example.mechanism, example.state(), ts)
     assert "integrate" in compiled

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.engine import choice
 from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause, folders
 from jaxmbd.engine.machine.gpu import nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import BLOCK, HEADERS, MotionKernel
@@ -25,7 +26,6 @@ TARGET = "jaxmbd_launch"
 _DRIVER = "libcuda.so.1"
 _SYMBOLS = (TARGET, "jaxmbd_open_driver")
 _SIZE = 2**28  # [bytes] limit of all stored kernels together
-_LARGEST = 12_000  # operations, which NVRTC compiles in about half a minute
 
 
 class Image(NamedTuple):
@@ -123,7 +123,7 @@ def ready() -> None:
 
 def is_worthwhile(operations: int) -> bool:
     """True if motions with so many operations at each stage run as kernels unless another engine is asked for."""
-    return operations <= _LARGEST and not missing() and bool(nvrtc.version())
+    return choice.is_kernel(operations) and not missing() and bool(nvrtc.version())
 
 
 def _architecture() -> str:
