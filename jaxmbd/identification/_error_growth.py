@@ -11,7 +11,7 @@ Exponents* (2016), §2.
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -33,6 +33,7 @@ SINGLE = 100.0  # growth up to which one search over the whole experiment is mad
 ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (5e5) four segments do not join, five do
 
 
+@runtime_checkable
 class Movable(Protocol):
     """What is needed of a `Problem`, which itself chooses its segments by the growth."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from jaxmbd.engine.machine import c_library
 from jaxmbd.engine.machine.build_vm import machine
-from jaxmbd.engine.store import files as files
+from jaxmbd.engine.store import own_files
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_library_without_the_functions_is_made_anew(compiler: Compiler, tmp_pa
         machine().loaded()
 
 
-@pytest.mark.skipif(files.user() is None, reason="a system without owners and modes")
+@pytest.mark.skipif(own_files.user() is None, reason="a system without owners and modes")
 def test_what_others_can_write_is_not_loaded(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,20 +136,20 @@ def test_what_others_can_write_is_not_loaded(
     assert compiler.asked == asked
     assert path.parent.stat().st_mode & 0o777 == 0o755
     other = os.geteuid() + 1
-    monkeypatch.setattr(files, "user", lambda: other)  # all here is somebody else's
+    monkeypatch.setattr(own_files, "user", lambda: other)  # all here is somebody else's
     monkeypatch.setattr(c_library, "user", lambda: other)
     works(machine().loaded())  # from a folder that this process alone knows
     assert compiler.asked == asked + 1
 
 
-@pytest.mark.skipif(files.user() is None, reason="a system without owners and modes")
+@pytest.mark.skipif(own_files.user() is None, reason="a system without owners and modes")
 def test_a_folder_that_is_known_before_must_be_the_users_own(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else may have made `$TMPDIR/jaxmbd-<uid>`."""
     planted = (tmp_path / "cache" / "jaxmbd").rename(tmp_path / "planted")
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    expected = tmp_path / "temporary" / f"jaxmbd-{files.user()}"
+    expected = tmp_path / "temporary" / f"jaxmbd-{own_files.user()}"
     expected.symlink_to(planted)
     works(machine().loaded())
     assert compiler.asked == 2
@@ -180,7 +180,7 @@ def test_without_numbers_of_users_their_cache_folder_serves(
     """As on Windows."""
     monkeypatch.delattr(os, "geteuid")
     monkeypatch.delattr(os, "getuid")
-    assert files.user() is None
+    assert own_files.user() is None
     assert len(c_library.folders()) == 1
     works(machine().loaded())
     library(tmp_path).unlink()

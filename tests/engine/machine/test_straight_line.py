@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import register
 from jaxmbd.engine.binding.tracing import traced
 from jaxmbd.engine.machine import c_library, straight_line_compiler
@@ -126,7 +127,7 @@ def soon() -> Iterator[None]:
     """Programs count as running often after ten evaluations."""
     library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(10))
     yield
-    library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(straight_line_compiler._OFTEN))
+    library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(choice.INTERPRETED))
 
 
 @pytest.fixture
@@ -178,12 +179,12 @@ def test_forked_processes_say_that_they_do_not_compile(nothing_stored: None) -> 
     example = mbd.examples.get("pendulum")
     state, settings = example.state(), {"engine": "native", "quadratures": ("energy", "kinetic_energy")}
     run = lambda: mbd.simulate(example.mechanism, state, [0.0, 0.01], **settings)  # noqa: E731  # pyright: ignore
-    library().jaxmbd_watch(-1, ctypes.c_int64(straight_line_compiler._OFTEN))  # as after `os.fork`
+    library().jaxmbd_watch(-1, ctypes.c_int64(choice.INTERPRETED))  # as after `os.fork`
     try:
         with pytest.raises(mbd.SolveError, match=r"engine='native' failed: this process was forked"):
             run()
     finally:
-        library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(straight_line_compiler._OFTEN))
+        library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(choice.INTERPRETED))
     assert run().engine == "native"
 
 

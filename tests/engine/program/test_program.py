@@ -13,11 +13,12 @@ from jax.scipy import special
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.engine import choice
 from jaxmbd.engine.binding import jax_binding as calls
+from jaxmbd.engine.binding import tracing
 from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.machine import build_vm as native
 from jaxmbd.engine.machine import c_library
-from jaxmbd.engine.program import schedule as schedules
 from jaxmbd.engine.program.opcodes import EVALUATE
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.equations import Equations
@@ -412,7 +413,7 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built = []
-    monkeypatch.setattr(schedules, "_PIECE", 10**9)  # all in one piece
+    monkeypatch.setattr(choice, "PIECE", 10**9)  # all in one piece
     register = calls.register
     monkeypatch.setattr(calls, "register", lambda program: (built.append(program), register(program))[1])
     for n in (10, 40, 160):
@@ -440,10 +441,10 @@ def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.M
     equations, t = four_bars(3), jnp.zeros(())
     q, v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(2, batch, 21)))
     found, searched = [], []
-    depth_first = schedules.postorder
-    monkeypatch.setattr(schedules, "postorder", lambda *x: (searched.append(1), depth_first(*x))[1])
+    depth_first = tracing.postorder
+    monkeypatch.setattr(tracing, "postorder", lambda *x: (searched.append(1), depth_first(*x))[1])
     for size in (10**9, 100):
-        monkeypatch.setattr(schedules, "_PIECE", size)
+        monkeypatch.setattr(choice, "PIECE", size)
         assert not searched
         calls._program_of.cache_clear()
 

@@ -15,7 +15,7 @@ from jaxmbd.cli._settings import keep_compiled
 from jaxmbd.engine.calls import disk_cache
 from jaxmbd.engine.calls.entry import unpacked
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
-from jaxmbd.engine.store import files as files_of
+from jaxmbd.engine.store import own_files as files_of
 from tests import planar_examples as examples
 from tests.engine.calls.test_disk_cache import X, expected, files, folder, forget, traced, turned
 
