@@ -49,6 +49,7 @@ FLOORS = {
     8.2: "integrate.solvers",
     8.3: "integrate.adjoint",
     9: "analyses",
+    9.5: "extend",
     10: "identification",
     10.2: "sweeps",
     10.3: "optimal_design",

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
-from jaxmbd.engine.program import ssa_rules
+from jaxmbd.engine import choice
 from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
@@ -192,7 +192,7 @@ def test_a_sweep_that_is_no_program_runs_in_xla(monkeypatch: pytest.MonkeyPatch)
 
     table, factors = jnp.linspace(0.5, 1.0, 9), jnp.array([1.0, 2.0])
     expected = jax.jacfwd(end)(table, 1.0)
-    monkeypatch.setattr(ssa_rules, "_MOST", 8)
+    monkeypatch.setattr(choice, "CANDIDATES", 8)
     for found in (jax.grad(end)(table, 1.0), jax.jit(jax.grad(end))(table, 1.0)):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     gradients = jax.vmap(jax.grad(end), (None, 0))(table, factors)

@@ -15,7 +15,7 @@ import pytest
 import sympy
 from jax import lax
 
-from jaxmbd.engine.program import control_flow
+from jaxmbd.engine import choice
 from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
@@ -333,7 +333,7 @@ def test_unsupported_primitive_is_named() -> None:
 def test_what_no_formula_expresses_is_refused(
     function: Callable[..., Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_flow, "_LAPS", 50)
+    monkeypatch.setattr(choice, "LAPS", 50)
     with pytest.raises(MechanismError, match=message):
         trace(function, ["a", "b"])
 
