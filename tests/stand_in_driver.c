@@ -1,7 +1,7 @@
 /* A driver of CUDA that has no GPU: the image of a kernel is the path of a library that was compiled from the same text
    as C, and a launch runs it at once, for all threads. STREAM stands for a stream, CONTEXT for that of a device. */
 
-#include "launch.c"
+#include "gpu/launch.c"
 
 static void *const STREAM = (void *)1, *const CONTEXT = (void *)2;
 static int refused;  /* the status of launches */
