@@ -1,6 +1,7 @@
 """What `jaxmbd` exports: read by type checkers, and by `__init__.py`, which imports each name when it is used."""
 
 from . import examples as examples
+from . import extend as extend
 from . import identification as identification
 from . import io as io
 from . import optimal_design as optimal_design

@@ -23,6 +23,9 @@ def as_float(value: Any) -> Any:
 
     Traced and floating-point arrays are returned unchanged; integers become the default float type. Anything else
     (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is returned unchanged.
+
+        >>> mbd.extend.as_float(2).dtype == float
+        True
     """
     # An explicit dtype makes the type strong: a weak one would cause a second compilation.
     try:
@@ -47,7 +50,11 @@ def _array(values: Any) -> Array:
 
 
 def is_concrete(*values: Any) -> bool:
-    """True if no leaf is a tracer, nor a function that closes over one, so that the values are available in Python."""
+    """True if no leaf is a tracer, nor a function that closes over one, so that the values are available in Python.
+
+    >>> mbd.extend.is_concrete(jnp.ones(2))
+    True
+    """
     return not _is_traced(values, set())
 
 

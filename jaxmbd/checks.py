@@ -65,7 +65,10 @@ def stacked(part: str, **numbers: Any) -> Any:
 
 
 def check_finite(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) -> None:
-    """Raise unless an array has the required shape and, if concrete, is finite."""
+    """Raise unless an array has the required shape and, if concrete, is finite.
+
+    >>> mbd.extend.check_finite("Body 'rod'", "mass", jnp.asarray(1.0))
+    """
     check_shape(part, field, value, shape)
     if isinstance(value, Array) and is_concrete(value) and not np.isfinite(np.asarray(value)).all():
         raise MechanismError(f"{part}: {field} must be finite, got {np.asarray(value)}.")
@@ -86,7 +89,10 @@ def as_path(what: str, path: Any) -> Path:
 
 
 def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = False) -> None:
-    """Raise if a concrete number is not finite and positive (with `zero`, nonnegative)."""
+    """Raise if a concrete number is not finite and positive (with `zero`, nonnegative).
+
+    >>> mbd.extend.check_number("Body 'rod'", "mass", jnp.asarray(1.0), "kg")
+    """
     if not isinstance(value, Array) or not is_concrete(value):
         return
     numbers = np.asarray(value)
@@ -97,7 +103,10 @@ def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = F
 
 
 def check_fields(part: str, owner: Any, *, zero: bool = False, **units: str) -> None:
-    """Raise unless fields of `owner`, given with their units, are finite and positive (with `zero`, nonnegative)."""
+    """Raise unless fields of `owner`, given with their units, are finite and positive (with `zero`, nonnegative).
+
+    >>> mbd.extend.check_fields("Body 'rod'", pl.Body("rod", 1.0, 1 / 12), mass="kg")
+    """
     for field, unit in units.items():
         check_finite(part, field, getattr(owner, field))
         check_number(part, field, getattr(owner, field), unit, zero=zero)

@@ -169,7 +169,14 @@ def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tup
 
 
 def channel_values(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
-    """Return the named quantities at one instant."""
+    """Return the named quantities at one instant.
+
+    >>> example = mbd.examples.get("pendulum")
+    >>> state = example.state()
+    >>> at = mbd.Snapshot(state.t, state.q, state.v, state.v, jnp.zeros(0))
+    >>> sorted(mbd.extend.channel_values(mbd.Equations(example.mechanism), ["kinetic_energy"], at))
+    ['kinetic_energy']
+    """
     reader = Reader(equations, at)
     return {name: reader.read(name) for name in names}
 

@@ -81,7 +81,11 @@ def state_of(
 
 
 def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
-    """Raise unless `state` is a State of this mechanism. `call`: the function with its arguments, in their order."""
+    """Raise unless `state` is a State of this mechanism. `call`: the function with its arguments, in their order.
+
+    >>> example = mbd.examples.get("pendulum")
+    >>> mbd.extend.check_state(example.mechanism, example.state())
+    """
     check_mechanism(mechanism)
     if not isinstance(state, State):
         order = f" The order is {call}." if call else ""

@@ -89,7 +89,11 @@ def symmetric(S: Float[Array, "n n"]) -> SymmetricMatrix:
 
 
 def spd_solver(S: Float[Array, "n n"]) -> Solve:
-    """A function that solves `S x = b` for vectors and matrices `b`, with derivatives that reuse the factor."""
+    """A function that solves `S x = b` for vectors and matrices `b`, with derivatives that reuse the factor.
+
+    >>> print(mbd.extend.spd_solver(jnp.array([[2.0, 0.0], [0.0, 4.0]]))(jnp.ones(2)))
+    [0.5  0.25]
+    """
     return symmetric(S).solver()
 
 

@@ -19,20 +19,32 @@ _LEVI_CIVITA[[1, 2, 0], [0, 1, 2], [2, 0, 1]] = 1.0
 
 
 def safe_norm(x: Float[Array, " n"]) -> Scalar:
-    """Euclidean length of `x`, with derivative zero (not NaN) at `x = 0`."""
+    """Euclidean length of `x`, with derivative zero (not NaN) at `x = 0`.
+
+    >>> print(mbd.extend.safe_norm(jnp.array([3.0, 4.0])))
+    5.0
+    """
     square = jnp.sum(x * x)
     positive = square > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
 
 def direction(x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Unit vector along `x`; the zero vector if `x = 0`."""
+    """Unit vector along `x`; the zero vector if `x = 0`.
+
+    >>> print(mbd.extend.direction(jnp.array([3.0, 4.0])))
+    [0.6 0.8]
+    """
     length = safe_norm(x)
     return x / jnp.where(length > 0, length, 1.0)
 
 
 def dot(a: Float[Array, " n"], b: Float[Array, " n"]) -> Scalar:
-    """Inner product of short vectors as a sum, which the compiler can fuse, unlike `jnp.dot`."""
+    """Inner product of short vectors as a sum, which the compiler can fuse, unlike `jnp.dot`.
+
+    >>> print(mbd.extend.dot(jnp.array([3.0, 4.0]), jnp.array([1.0, 2.0])))
+    11.0
+    """
     return jnp.sum(a * b)
 
 

@@ -54,6 +54,9 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
     Arguments and results are pytrees; arrays that the function closes over must be arguments. In both cases it is
     traced once for each structure and type of the arguments, however often it is called. `forward`: True if it will be
     differentiated in forward mode only, which is then faster.
+
+        >>> print(mbd.extend.as_program(lambda x: x * x + 1)(jnp.asarray(2.0)))
+        5.0
     """
 
     @placed_by_xla
@@ -77,7 +80,11 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
 
 
 def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
-    """Return True if `as_program(function, forward)` runs a program for these arguments."""
+    """Return True if `as_program(function, forward)` runs a program for these arguments.
+
+    >>> mbd.extend.is_program(jnp.linalg.svd, jnp.eye(2))  # no arithmetic of known size
+    False
+    """
     return _look_up(function, *jax.tree.flatten(arguments), forward) is not None
 
 

@@ -27,6 +27,9 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The same holds for its first derivatives, outside of `jit` and `vmap`. While JAX's disk cache is on, the
     code, and later the executable, are stored there.
+
+        >>> print(mbd.extend.cached_on_disk(lambda x: 2 * x)(jnp.asarray(1.5)))
+        3.0
     """
     usual = whole_in_meshes(announcing(function, eqx.filter_jit))
 

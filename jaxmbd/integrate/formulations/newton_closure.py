@@ -255,6 +255,12 @@ def close_loops(
     """The coordinates near `q` with `Φ(q, t) = 0`; NaN if Newton's method does not converge.
 
     The derivative with respect to `q` is the projection along the correction onto the constraints.
+
+        >>> example = mbd.examples.get("planar-four-bar")
+        >>> equations, state = mbd.Equations(example.mechanism), example.state()
+        >>> q = mbd.extend.close_loops(equations, state.t, state.q + 1e-3, mbd.extend.MassWeightedCorrection())
+        >>> bool(jnp.abs(equations.at(state.t, q).position()).max() < 1e-9)
+        True
     """
     if isinstance(correction, NamedCoordinateCorrection):
         correction = correction.holding(equations.at(t, q))
@@ -280,7 +286,15 @@ def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq
 
 
 def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:
-    """The consistent speeds near `v`, with `C v = −Φ_t`."""
+    """The consistent speeds near `v`, with `C v = −Φ_t`.
+
+    >>> example = mbd.examples.get("planar-four-bar")
+    >>> state = example.state()
+    >>> at = mbd.Equations(example.mechanism).at(state.t, state.q)
+    >>> v = mbd.extend.consistent_speeds(at, state.v + 1e-3, mbd.extend.MassWeightedCorrection())
+    >>> bool(jnp.abs(at.velocity(v)).max() < 1e-9)
+    True
+    """
     return v - apply_correction(correction, at, at.velocity(v))
 
 

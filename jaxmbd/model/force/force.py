@@ -51,7 +51,11 @@ def wrench(force: Point, moment: Any = 0.0) -> Float[Array, " efforts"]:
 
 
 def pair(force: Point, moment: Any = 0.0) -> Float[Array, "2 efforts"]:
-    """A wrench on the second marker and its reaction on the first."""
+    """A wrench on the second marker and its reaction on the first.
+
+    >>> print(mbd.extend.pair(jnp.array([1.0, 2.0]))[1])
+    [1. 2. 0.]
+    """
     on_b = wrench(force, moment)
     return jnp.stack([-on_b, on_b])
 
