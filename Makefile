@@ -49,8 +49,8 @@ quick: $(VENV)/.installed-dev
 
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
-NEWEST := tests/engine tests/space tests/analyses/test_verdicts.py \
-	$(addprefix tests/test_,checked.py user_functions.py wrong_inputs.py)
+NEWEST := tests/engine tests/numerics tests/space tests/analyses/test_verdicts.py \
+	$(addprefix tests/symbolic/test_graph,.py _constants.py) $(addprefix tests/test_,checked.py user_functions.py wrong_inputs.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
 	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \
