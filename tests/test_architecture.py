@@ -340,7 +340,7 @@ def reached(module: Module, folder: Path) -> Iterator[str]:
 
 
 def circle(arrows: dict[str, set[str]]) -> list[str]:
-    """Names that form a circle; none if there is none."""
+    """Names that form a circle or lead into one; none if there is no circle."""
     left = dict(arrows)
     while ends := [name for name in left if not left[name] & left.keys()]:
         for name in ends:

@@ -1,4 +1,5 @@
-"""Who evaluates a function. All that decides it stands here: each limit with its unit, and what it was measured by.
+"""Who evaluates a function. All that decides it stands here: each limit with its unit, and what it was measured by, if
+it was.
 
 | evaluator | what it evaluates | what it asks for |
 |---|---|---|
@@ -29,12 +30,13 @@ def numpy_budget(instructions: int) -> int:
 
 # --- programs ----------------------------------------------------------------------------------------------
 
-LAPS = 10_000  # iterations of a loop that are written out in a program: beyond, it takes minutes to schedule
-CANDIDATES = 2**15  # elements of a table that a program chooses from by selects, where it cannot read the table
-PIECE = 2**15  # operations that are scheduled together: their operands then stay in the second cache
+LAPS = 10_000  # iterations of a loop that are written out in a program; not measured
+CANDIDATES = 2**15  # elements of a table among which a program chooses by selects; not measured
+PIECE = 2**15  # operations that are scheduled together, so that their operands stay in the processor's caches
 
 # A matrix of so few rows, and at most twice as many columns, is eliminated by operations of a program, in lanes; LAPACK
-# is called once for each instance of a batch (16,384 assemblies of linkages: .03 s in place of .6 to 1).
+# is called once for each instance of a batch. With this, and without singular values, 16,384 assemblies of linkages
+# take .03 s in place of .6 to 1.
 SMALL_ROWS = 12
 SMALL_UNKNOWNS = 24  # of a least-squares search: up to here a whole step is one program
 

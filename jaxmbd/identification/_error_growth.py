@@ -34,8 +34,8 @@ ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (
 
 
 @runtime_checkable
-class Movable(Protocol):
-    """What is needed of a `Problem`, which itself chooses its segments by the growth."""
+class ForwardModel(Protocol):
+    """What is needed of a `Problem`: it chooses its segments by the growth, so that it cannot be imported here."""
 
     @property
     def parameters(self) -> Parameters: ...
@@ -47,7 +47,7 @@ class Movable(Protocol):
     def motion(self, parameters: Any, own: Any, experiment: Experiment, adjoint: Any) -> tuple[Solution, Any, Any]: ...
 
 
-def error_growth(problem: Movable) -> np.ndarray:
+def error_growth(problem: ForwardModel) -> np.ndarray:
     """Return how many times an error of the initial state grows during each experiment, at the start of the search.
 
     Errors of the coordinates and speeds with which an experiment starts, each in units of its standard deviation during
@@ -78,7 +78,7 @@ def error_growth(problem: Movable) -> np.ndarray:
     return found
 
 
-def _growth(problem: Movable, experiment: Experiment, length: Array) -> tuple[Array, Array]:
+def _growth(problem: ForwardModel, experiment: Experiment, length: Array) -> tuple[Array, Array]:
     """The growth of errors during the first samples of an experiment, and the result code of its simulation."""
     own, parameters = experiment.unknowns(), problem.start().parameters
     names = sorted(own)
