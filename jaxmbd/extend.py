@@ -39,6 +39,8 @@ from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd.model.joint.planar import AbstractPlanarTreeJoint as AbstractPlanarTreeJoint
 from jaxmbd.model.joint.spatial import AbstractSpatialTreeJoint as AbstractSpatialTreeJoint
 from jaxmbd.model.sensor import AbstractSensor as AbstractSensor
+from jaxmbd.model.states import AbstractOwnStates as AbstractOwnStates
+from jaxmbd.model.states import OwnState as OwnState
 from jaxmbd.model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from jaxmbd.numerics.linear_solve import LeastSquaresQR as LeastSquaresQR
 from jaxmbd.numerics.linear_solve import spd_solver as spd_solver

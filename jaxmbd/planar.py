@@ -21,6 +21,7 @@ from jaxmbd.model.force.marker_forces import SpringDamper as SpringDamper
 from jaxmbd.model.force.marker_forces import Torque as Torque
 from jaxmbd.model.force.marker_forces import TorsionalSpringDamper as TorsionalSpringDamper
 from jaxmbd.model.force.marker_forces import UserForce as UserForce
+from jaxmbd.model.force.motors import DCMotor as DCMotor
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint

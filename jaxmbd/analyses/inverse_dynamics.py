@@ -132,7 +132,7 @@ def _efforts(
     k = len(weights)
 
     def one(s: Snapshot) -> tuple[Snapshot, Array, Scalar]:
-        equations = equations_at(Equations(mechanism), changes, s.t)
+        equations = equations_at(Equations(mechanism), changes, s.t).with_own_states(s.z)
         at = equations.at(s.t, s.q)
         # Lengths in the mechanism's unit: neither ranks nor reactions of least norm then depend on its size. Efforts
         # keep their units, since the weights belong to them.
@@ -152,7 +152,7 @@ def _efforts(
         left = required - C.T @ lam - G.T @ actuator_lam
         usual = jnp.sum(equations.parts.masses) * (equations.scales.length / equations.scales.time) ** 2
         size = usual + jnp.max(jnp.abs(jnp.concatenate([*forces, lam, G.T @ actuator_lam])))
-        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / rows, actuator_lam)), left, size
+        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / rows, actuator_lam), s.z), left, size
 
     snapshots, left, sizes = jax.vmap(one)(motion)
     share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))

@@ -52,7 +52,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
     Positions are computed one time after another: speeds and accelerations predict the next position, Newton's method
     corrects it, and the step is divided where the correction is too large. Speeds, accelerations and multipliers follow
-    for all times at once.
+    for all times at once. States of parts, such as the current of a motor, are taken as the steady ones at each time.
 
     **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled state at the first time, which
     selects the assembly mode (by default the one near the bodies' own poses); with `throw=False` positions that cannot
@@ -120,7 +120,8 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     )
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
-    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result, rank)
+    zs = jax.vmap(lambda t, q, v: equations.at(t, q).steady_states(v))(ts, qs, vs)
+    return Solution(mechanism, Kinematic(), ts, qs, vs, zs, {}, rank < equations.m, {}, result, rank)
 
 
 def _reach(equations: Equations, here: _Point, end: Array) -> _Point:

@@ -42,19 +42,23 @@ ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
 class Snapshot(eqx.Module):
-    """One instant of a motion: `t`, `q (nq,)`, `v (nv,)`, `v̇ (nv,)`, `λ (m,)`."""
+    """One instant of a motion: `t`, `q (nq,)`, `v (nv,)`, `v̇ (nv,)`, `λ (m,)`, and `z (nz,)`, the states of parts.
+
+    Without `z`, the parts have the states that they hold.
+    """
 
     t: Scalar
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     lam: Float[Array, " m"]
+    z: Float[Array, " nz"] = eqx.field(default_factory=lambda: jnp.zeros(0))
 
     @classmethod
     def at_rest(cls, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> "Snapshot":
         """Return a snapshot without speeds, for quantities of position."""
         rest = jnp.zeros(equations.mechanism.nv, q.dtype)
-        return cls(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
+        return cls(t, q, rest, rest, jnp.zeros(equations.m, q.dtype), equations.mechanism.z)
 
 
 # Vectors of a body, and angles of a body in space, with their units.
@@ -94,13 +98,13 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
 @cached_on_disk
 def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
     """Return the named quantities; all others are dead code, which is removed from the program."""
-    return as_program(_values)(mechanism, names, state.t, state.q, state.v)
+    return as_program(_values)(mechanism, names, state.t, state.q, state.v, state.z)
 
 
-def _values(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array, v: Array) -> dict[str, Array]:
-    equations = Equations(mechanism)
+def _values(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array, v: Array, z: Array) -> dict[str, Array]:
+    equations = Equations(mechanism).with_own_states(z)
     motion = Stabilized().motion(equations, t, q, v)
-    return channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam))
+    return channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam, z))
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
@@ -124,6 +128,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
         units[f"{part.name}.lambda"] = ""
     units |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
     units |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
+    units |= {state.name: state.unit for state in mechanism.own_states}
     for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractJointForce))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
         units[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
@@ -185,6 +190,7 @@ class Reader:
     """Reads quantities of one instant; intermediate results that several quantities share are computed once."""
 
     def __init__(self, equations: Equations, at: Snapshot) -> None:
+        equations = equations.with_own_states(at.z)
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at
         self.position = equations.at(at.t, at.q)
         self._wrenches: dict[str, Array] = {}
@@ -227,11 +233,11 @@ class Reader:
         return {driver.name for driver in self.mechanism.drivers}
 
     @cached_property
-    def _entries(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Where coordinates are in `q` and speeds in `v`."""
-        names = self.mechanism.coordinate_names, self.mechanism.speed_names
-        coordinates, speeds = ({name: k for k, name in enumerate(each)} for each in names)
-        return coordinates, speeds
+    def _entries(self) -> tuple[dict[str, int], ...]:
+        """Where coordinates are in `q`, speeds in `v` and states of parts in `z`."""
+        mechanism = self.mechanism
+        names = mechanism.coordinate_names, mechanism.speed_names, [state.name for state in mechanism.own_states]
+        return tuple({name: k for k, name in enumerate(each)} for each in names)
 
     @cached_property
     def _rows(self) -> dict[str, slice]:
@@ -274,11 +280,9 @@ class Reader:
             return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
         if name == TIME:
             return at.t
-        coordinates, speeds = self._entries
-        if name in coordinates:
-            return at.q[coordinates[name]]
-        if name in speeds:
-            return at.v[speeds[name]]
+        for values, places in zip((at.q, at.v, self.mechanism.z), self._entries, strict=True):
+            if name in places:
+                return values[places[name]]
         owner, _, component = name.partition(".")
         for channel in (self._body_channel, self._joint_channel, self._force_channel):
             value = channel(owner, component)

@@ -18,17 +18,18 @@ def rank_number(rank: int) -> Array:
 
 
 class State(eqx.Module):
-    """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
+    """Time `t` [s], coordinates `q (nq,)`, speeds `v (nv,)` and states of parts `z (nz,)`; `state["rod.theta"]`,
+    `state["rod.omega"]`, `state["motor.current"]`.
 
-    Quantities that are not entries of `q` or `v` (in absolute coordinates a joint's angle and its rate, a sensor, an
+    Quantities that are not among them (in absolute coordinates a joint's angle and its rate, a sensor, an
     energy) need the mechanism: `read(mechanism, state, "R.angle_rate")`.
 
     `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-7 of the largest), also
     of the states of a motion from there; −1 where it is not known: of a state made by hand, or from a file without it.
     If it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
     code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
-    `units`: the units of the coordinates, then of the speeds. `print(state)` shows coordinates and speeds as a table by
-    body or joint.
+    `units`: the units of the coordinates, of the speeds, then of the states of parts. `print(state)` shows all of them
+    as a table by part.
 
     All states of a mechanism have one structure, so they are carries of `jax.lax.scan`, `cond` and `while_loop`.
     """
@@ -41,30 +42,38 @@ class State(eqx.Module):
     rank: Int[Array, ""] = eqx.field(default_factory=lambda: rank_number(-1))
     result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
     units: tuple[str, ...] = eqx.field(static=True, default=())
+    z: Float[Array, " nz"] = eqx.field(default_factory=lambda: jnp.zeros(0))
+    own_state_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __repr__(self) -> str:
-        return readable(self, self._text, t=0, q=1, v=1)
+        return readable(self, self._text, t=0, q=1, v=1, z=1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the entries of `q`, `v` and `z`."""
+        return (*self.coordinate_names, *self.speed_names, *self.own_state_names)
 
     def _text(self) -> str:
-        names = (*self.coordinate_names, *self.speed_names)
+        names = self.names
         units = self.units or ("",) * len(names)
         head = [
             f"State at t = {format_number(self.t)} s",
             count_of(len(self.q), "coordinate"),
             count_of(len(self.v), "speed"),
+            *([count_of(len(self.z), "own state")] if len(self.z) else []),
         ]
         if int(self.rank) >= 0:
             head += [f"{count_of(int(self.rank), 'independent constraint row')}"]
         failure = RESULTS[self.result]
-        lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v])]
+        lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v, *self.z])]
         return "\n".join(lines)
 
     def __getitem__(self, name: str) -> Scalar:
-        if is_one_of(name, self.coordinate_names):
-            return self.q[self.coordinate_names.index(name)]
-        if is_one_of(name, self.speed_names):
-            return self.v[self.speed_names.index(name)]
-        error = unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
+        blocks = (self.q, self.coordinate_names), (self.v, self.speed_names), (self.z, self.own_state_names)
+        for values, names in blocks:
+            if is_one_of(name, names):
+                return values[names.index(name)]
+        error = unknown("coordinate, speed or state of a part", name, self.names)
         raise MechanismError(
             f"{error} A state holds these alone; all else is read with the mechanism, which has the lengths: "
             f"jaxmbd.read(mechanism, state, {name!r})."
@@ -72,12 +81,18 @@ class State(eqx.Module):
 
 
 def state_of(
-    mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array, result: RESULTS = RESULTS.successful
-) -> State:
-    """Return a state of a mechanism, with the names and units of its coordinates and speeds."""
-    units = (*mechanism.coordinate_units, *mechanism.speed_units)
+    mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array, result: RESULTS = RESULTS.successful,
+    z: Array | None = None,
+) -> State:  # fmt: skip
+    """Return a state of a mechanism, with the names and units of its entries. `z`: the states of parts, by default
+    those that the parts hold."""
+    own = mechanism.own_states
+    units = (*mechanism.coordinate_units, *mechanism.speed_units, *(state.unit for state in own))
     names = mechanism.coordinate_names, mechanism.speed_names
-    return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units)
+    z = (mechanism.z if z is None else z).astype(q.dtype)
+    return State(
+        jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units, z, tuple(state.name for state in own)
+    )
 
 
 def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
@@ -91,13 +106,18 @@ def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
         order = f" The order is {call}." if call else ""
         given = type(state).__name__
         raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {given}.{order}")
-    if state.coordinate_names != mechanism.coordinate_names:
-        raise MechanismError(
-            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
-            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
-            "jaxmbd.assemble(mechanism, ...)."
-        )
+    own = tuple(entry.name for entry in mechanism.own_states)
+    pairs = {
+        "coordinates": (state.coordinate_names, mechanism.coordinate_names),
+        "states of parts": (state.own_state_names, own),
+    }
+    for kind, (given, needed) in pairs.items():
+        if given != needed:
+            raise MechanismError(
+                f"The state belongs to another mechanism: it has the {kind} {_shortened(given)}; this mechanism has "
+                f"{_shortened(needed)}. Get a state from jaxmbd.assemble(mechanism, ...)."
+            )
 
 
 def _shortened(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")
+    return (", ".join(names[:6]) or "none") + (f", … ({len(names)} in all)" if len(names) > 6 else "")

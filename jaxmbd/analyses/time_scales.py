@@ -27,8 +27,8 @@ class TimeScales:
     """The eigenvalues of the small motions about a state. `print` describes the fastest motion and the step it allows.
 
     `eigenvalues` `[1/s]`: those of the motions that the constraints allow, fastest first; `cause`: the force with the
-    largest share in the fastest motion (empty if there is none); `moving`: the speeds with the largest components in
-    it.
+    largest share in the fastest motion (empty if there is none); `moving`: the speeds, or the states of parts, with the
+    largest components in it.
     """
 
     eigenvalues: Complex[np.ndarray, " k"]
@@ -63,8 +63,9 @@ def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
     """Find the motion that limits the steps of an explicit solver at a state.
 
     The motions `u` that the constraints allow, `C u = 0`, satisfy `(s² M + s D + K) u = 0` in these directions, where
-    `K` and `D` are the derivatives of `M v̇ − F + Cᵀ λ` with respect to the coordinates and the speeds. The cause of the
-    fastest motion is the force whose own contribution to `|uᴴ (K + s D) u|` is the largest.
+    `K` and `D` are the derivatives of `M v̇ − F + Cᵀ λ` with respect to the coordinates and the speeds; with states of
+    parts, whose rates depend on the motion, they are larger systems. The cause of the fastest motion is the force whose
+    own contribution to `|uᴴ (K + s D) u|` is the largest, or the part whose states take the larger part in it.
 
     **Returns:** `TimeScales`.
 
@@ -74,40 +75,59 @@ def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
     """
     check_state(mechanism, state)
     check_mass(mechanism, state.q, state.t, "time_scales")
-    return time_scales_at(mechanism, state.t, state.q, state.v)
+    return time_scales_at(mechanism.with_own_states(state.z), state.t, state.q, state.v)
 
 
 def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeScales:
     """Return the `time_scales` at a time, coordinates and speeds."""
-    M, C, K, D = (np.asarray(x) for x in _linearized(mechanism, t, q, v))
+    M, C, K, D, E, *own = (np.asarray(x) for x in _linearized(mechanism, t, q, v))
     speeds = np.asarray(Scales(mechanism).speeds)
     _, values, basis = np.linalg.svd(C)
     free = speeds[:, None] * basis[int(np.sum(nonzero_singular_values(values))) :].T
-    if not free.shape[1]:
+    n, nz = free.shape[1], E.shape[1]
+    if not n + nz:
         return TimeScales(np.zeros(0, dtype=complex), "", ())
-    reduced = np.linalg.inv(free.T @ M @ free)
-    k, d = reduced @ (free.T @ K @ free), reduced @ (free.T @ D @ free)
-    matrix = np.block([[np.zeros_like(k), np.eye(len(k))], [-k, -d]])
-    eigenvalues, vectors = (x.astype(complex) for x in np.linalg.eig(matrix))
+    reduced = np.linalg.inv(free.T @ M @ free) @ free.T
+    along, by_speed, of_states = own
+    rows = [
+        [np.zeros((n, n)), np.eye(n), np.zeros((n, nz))],
+        [-reduced @ K @ free, -reduced @ D @ free, -reduced @ E],
+        [along @ free, by_speed @ free, of_states],
+    ]
+    eigenvalues, vectors = (x.astype(complex) for x in np.linalg.eig(np.block(rows)))
     order = np.argsort(-np.abs(eigenvalues), kind="stable")
-    s, mode = eigenvalues[order[0]], free @ vectors[len(k) :, order[0]]
-    share = np.abs(mode) / max(np.abs(mode).max(), np.finfo(float).tiny)
-    names = [mechanism.speed_names[i] for i in np.argsort(-share) if share[i] > _MOVES]
-    return TimeScales(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
+    s, vector = eigenvalues[order[0]], vectors[:, order[0]]
+    if nz:
+        # Participation factors, which do not depend on units.
+        taking_part = np.abs(vector * np.linalg.pinv(vectors)[order[0]])
+        if taking_part[2 * n :].sum() > taking_part[: 2 * n].sum():
+            names = _largest([state.name for state in mechanism.own_states], taking_part[2 * n :])
+            return TimeScales(eigenvalues[order], names[0].rpartition(".")[0], names)
+    mode = free @ vector[n : 2 * n]
+    names = _largest(mechanism.speed_names, np.abs(mode))
+    return TimeScales(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), names)
+
+
+def _largest(names: Sequence[str], sizes: np.ndarray) -> tuple[str, ...]:
+    """Return the names of the largest components, at most three."""
+    share = sizes / max(sizes.max(), np.finfo(float).tiny)
+    return tuple([names[i] for i in np.argsort(-share) if share[i] > _MOVES][:3])
 
 
 @cached_on_disk
-def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """Return `M`, `C` without units, `K` and `D`."""
-    equations = Equations(mechanism)
+def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, ...]:
+    """Return `M`, `C` without units; `K`, `D` and the derivative by the states of parts; and the derivatives of their
+    rates by the same."""
+    equations, z = Equations(mechanism), mechanism.z
     motion, at = motion_of(Augmented(0.0, 0.0), equations, jnp.asarray(t), q, v), equations.at(t, q)
 
-    def imbalance(x: Array, v: Array) -> Array:
-        moved = equations.at(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)))
-        return moved.inertia.times(motion.vdot) - moved.force(v) + moved.jacobian.T @ motion.lam
+    def imbalance(x: Array, v: Array, z: Array) -> tuple[Array, Array]:
+        moved = equations.with_own_states(z).at(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)))
+        unbalanced = moved.inertia.times(motion.vdot) - moved.force(v) + moved.jacobian.T @ motion.lam
+        return unbalanced, moved.own_rates(v)
 
-    K, D = jax.jacfwd(imbalance, (0, 1))(jnp.zeros_like(v), v)
-    return at.inertia.matrix(), equations.scales.jacobian(at.jacobian), K, D
+    derivatives, own = jax.jacfwd(imbalance, (0, 1, 2))(jnp.zeros_like(v), v, z)
+    return at.inertia.matrix(), equations.scales.jacobian(at.jacobian), *derivatives, *own
 
 
 def _cause(mechanism: Mechanism, t: Array, q: Array, v: Array, s: Any, mode: Complex[np.ndarray, " nv"]) -> str:

@@ -33,6 +33,7 @@ from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
+from jaxmbd.model.states import stateful
 from jaxmbd.numerics.sparse_matrices import gather_sum, gather_table
 from jaxmbd.space.space import AbstractSpace
 
@@ -66,7 +67,10 @@ def _evaluate_part(
 
 
 class BodyLaws(eqx.Module):
-    """The joints with constraint rows, the forces and the inertia of a mechanism, grouped by type."""
+    """The joints with constraint rows, the forces and the inertia of a mechanism, grouped by type.
+
+    `force_places`: where the forces between markers, and those along coordinates, are among all forces.
+    """
 
     space: AbstractSpace
     masses: Float[Array, " bodies"]
@@ -77,6 +81,7 @@ class BodyLaws(eqx.Module):
     forces: tuple[PartGroup, ...]
     coordinate_forces: tuple[PartGroup, ...]
     armatures: tuple[PartGroup, ...]
+    force_places: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.space = mechanism.space
@@ -86,6 +91,11 @@ class BodyLaws(eqx.Module):
         self.turning = group_parts(turning, mechanism)
         self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
         joint_forces = [f for f in mechanism.forces if isinstance(f, AbstractJointForce)]
+        places = [
+            tuple(k for k, force in enumerate(mechanism.forces) if isinstance(force, kind))
+            for kind in (AbstractForce, AbstractJointForce)
+        ]
+        self.force_places = places[0], places[1]
         coordinate = mechanism.coordinate  # each access to a method takes time in proportion to the mechanism
         self.coordinate_forces = group_parts(
             [CoordinateForce(f.name, coordinate(f.coordinate), f) for f in joint_forces], mechanism
@@ -188,6 +198,17 @@ class BodyLaws(eqx.Module):
             for group in groups
         ]
         return total + self._on_bodies(local, [group for _, groups in laws for group in groups])
+
+    def own_states(
+        self, function: Callable[..., Any], t: Scalar, bodies: BodyFrames, twists: Twists
+    ) -> Float[Array, " nz"]:
+        """`own_rates` or `steady_states` of all forces, in the order of the mechanism's forces."""
+        found: dict[int, Array] = {}
+        for places, groups in zip(self.force_places, (self.forces, self.coordinate_forces), strict=True):
+            for group in (group for group in groups if stateful(group.stacked)):
+                values = self._over(_evaluate_part, function, group, t, bodies, self._twists_of(group, twists))
+                found |= {places[member]: x for member, x in zip(group.members, values, strict=True)}
+        return jnp.concatenate([found[k] for k in sorted(found)]) if found else jnp.zeros(0, twists.dtype)
 
     def potential(self, t: Scalar, bodies: BodyFrames) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""

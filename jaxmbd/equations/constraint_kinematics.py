@@ -19,6 +19,8 @@ from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.groups import PartGroup, unnamed
+from jaxmbd.model.mechanism.named_coordinates import CoordinateForce
+from jaxmbd.model.states import stateful
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import swept
 
@@ -208,11 +210,39 @@ def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twi
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts on the bodies from a force that acts along a joint coordinate `c`: `∂c/∂v` times the force."""
+    kinematics, slope, at = _along(space, t, part, bodies, twists)
+    return kinematics.to_centre(slope * part.law.effort(t, *at))
+
+
+def _along(
+    space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists
+) -> tuple[MarkerKinematics, Twists, tuple[Scalar, Scalar]]:
+    """The kinematics of a coordinate's markers, its gradient `∂c/∂v` there, its value and its rate."""
     kinematics = MarkerKinematics(space, part.markers, bodies, t)
     value, slope = jax.value_and_grad(lambda step: part.coordinate.value(kinematics.perturbed(step)))(
         jnp.zeros_like(twists)
     )
-    return kinematics.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * kinematics.rates(twists))))
+    return kinematics, slope, (value, jnp.sum(slope * kinematics.rates(twists)))
+
+
+def own_rates(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Float[Array, " k"]:
+    """The rates `ż` of the states of a force's own."""
+    arguments = _arguments(space, t, law, bodies, twists)
+    return jnp.concatenate([part.own_rates(t, *arguments) for part in stateful(law)])
+
+
+def steady_states(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Float[Array, " k"]:
+    """The states of a force's own at which their rates are zero."""
+    arguments = _arguments(space, t, law, bodies, twists)
+    return jnp.concatenate([part.steady(t, *arguments) for part in stateful(law)])
+
+
+def _arguments(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> tuple[Any, Any]:
+    """What the law of a force takes besides the time: a coordinate and its rate, or frames and their rates."""
+    if isinstance(law, CoordinateForce):
+        return _along(space, t, law, bodies, twists)[2]
+    kinematics = MarkerKinematics(space, law.markers, bodies, t)
+    return kinematics.frames, tuple(space.as_rate(rate) for rate in kinematics.rates(twists))
 
 
 def turning(

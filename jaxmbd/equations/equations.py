@@ -22,6 +22,8 @@ from jaxmbd.equations.constraint_kinematics import (
     MarkerKinematics,
     derivative_at_zero,
     legs_of,
+    own_rates,
+    steady_states,
     taylor_pair,
 )
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
@@ -91,6 +93,22 @@ class Equations(eqx.Module):
         """The same equations with other values of `redundant` and of `independent_rows`."""
         values = _false_or_array(redundant), independent_rows
         return eqx.tree_at(lambda e: (e.redundant, e.independent_rows), self, values, is_leaf=lambda x: x is None)
+
+    def with_forces(self, mechanism: Mechanism) -> "Equations":
+        """The same equations with the forces of `mechanism`, which differs in these alone."""
+        new = BodyLaws(mechanism)
+        groups = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
+        old = [self.mechanism, *(getattr(self.parts, name) for name in groups)]
+        return eqx.tree_at(
+            lambda e: [e.mechanism, *(getattr(e.parts, name) for name in groups)],
+            self,
+            [mechanism, *(getattr(new, name) for name in groups)],
+            is_leaf=lambda x: any(x is y for y in old),
+        )
+
+    def with_own_states(self, z: Float[Array, " nz"]) -> "Equations":
+        """The same equations with these values of the states of parts."""
+        return self.with_forces(self.mechanism.with_own_states(z)) if len(z) else self
 
     # --- coordinates ------------------------------------------------------------------------------------
 
@@ -404,6 +422,14 @@ class Configuration:
             if isinstance(part, GeneralizedForce):
                 total = total + part.generalized(self.t, self.q, v)
         return total
+
+    def own_rates(self, v: Float[Array, " nv"]) -> Float[Array, " nz"]:
+        """The rates `ż` of the states of parts, at the values that the parts hold."""
+        return self.parts.own_states(own_rates, self.t, self.bodies, self.twists(v))
+
+    def steady_states(self, v: Float[Array, " nv"]) -> Float[Array, " nz"]:
+        """The states of parts at which their rates are zero."""
+        return self.parts.own_states(steady_states, self.t, self.bodies, self.twists(v))
 
     def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`Ṁ u` along the motion."""

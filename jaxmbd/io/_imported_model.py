@@ -100,7 +100,7 @@ class ImportedModel:
         given = as_float(self._given_speeds(state))
         C, rate = map(np.asarray, _rates_of_rows(self.mechanism, state, given))
         v = given if not C.size else given - np.linalg.lstsq(C, rate, rcond=None)[0]
-        return state_of(self.mechanism, state.t, state.q, v, state.rank)
+        return state_of(self.mechanism, state.t, state.q, v, state.rank, z=state.z)
 
     def _given_speeds(self, state: State) -> np.ndarray:
         """The speeds of the file; of bodies that have none in these coordinates, the ones nearest to their twists."""

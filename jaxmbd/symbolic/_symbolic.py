@@ -25,7 +25,7 @@ from jaxmbd.symbolic._system import System, Where
 from jaxmbd.symbolic.graph.node import Graph, Node
 from jaxmbd.symbolic.graph.trace import TracedGraph, trace
 
-_FORMULAS = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
+_FORMULAS = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h", "g")
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 
 
@@ -99,12 +99,12 @@ class SymbolicSystem:
     which equal terms cancel (very long entries are not simplified); `baumgarte`, symbols for α and β of `epsilon` and
     `ode()`, `("alpha", "beta")`; default: the numbers of the system.
 
-    Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
-    columns of symbols `vQ`, `vP`, `vPdot`, `vQdot`, `vXdot`, `vReactions`, `vLambda`. `matrices` holds their names, and
-    `sources` those of the pieces that `source` writes.
+    Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `g`,
+    and the columns of symbols `vQ`, `vP`, `vZ`, `vPdot`, `vQdot`, `vZdot`, `vXdot`, `vReactions`, `vLambda`. `matrices`
+    holds their names, and `sources` those of the pieces that `source` writes.
     """
 
-    matrices = (*_FORMULAS, "vQ", "vP", "vPdot", "vQdot", "vXdot", "vReactions", "vLambda")
+    matrices = (*_FORMULAS, "vQ", "vP", "vZ", "vPdot", "vQdot", "vZdot", "vXdot", "vReactions", "vLambda")
     sources = (*_FORMULAS, "A", "B", "augmented", "vPdot", "vLambda", "vReactions", "vXdot")
 
     def __init__(
@@ -121,9 +121,10 @@ class SymbolicSystem:
         self._q = symbol_names(system.coordinates, chosen)
         is_chosen = system.mechanism.speeds is not None  # generalized speeds need not be rates of coordinates
         self._p = symbol_names(system.speeds, chosen) if is_chosen else speed_names(system.speeds, chosen)
+        self._z = symbol_names(system.own_states, chosen)
         self._f = symbol_names(system.reactions, chosen)
         self._lambda = symbol_names(system.multipliers, chosen)
-        names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
+        names = (*system.coordinates, *system.speeds, *system.own_states, *system.reactions, *system.multipliers)
         rates = [dotted(name) for name in self._q] if is_chosen else []
         check_given(chosen, names, (*self._inputs, *rates))
         self._graph = Graph()
@@ -141,6 +142,7 @@ class SymbolicSystem:
     gamma = _piece("gamma", "`γ`, with `C ṗ = γ`.")
     epsilon = _piece("epsilon", "`ε = γ − 2α Φ̇ − β² Φ`.")
     h = _piece("h", "`q̇ = h(p, q, t)`.")
+    g = _piece("g", "`ż = g(t, q, p, z)`, the rates of the states of parts.")
 
     @property
     def vQ(self) -> Any:
@@ -153,14 +155,24 @@ class SymbolicSystem:
         return _column(self._p)
 
     @property
+    def vZ(self) -> Any:
+        """The states of parts `z`."""
+        return _column(self._z)
+
+    @property
+    def vZdot(self) -> Any:
+        """`ż`."""
+        return _column([dotted(name) for name in self._z])
+
+    @property
     def vPdot(self) -> Any:
         """`ṗ`."""
         return _column([accelerated(name) for name in self._p])
 
     @property
     def vXdot(self) -> Any:
-        """`[ṗ; q̇]`."""
-        return self.vPdot.col_join(self.vQdot)
+        """`[ṗ; q̇; ż]`."""
+        return self.vPdot.col_join(self.vQdot).col_join(self.vZdot)
 
     @property
     def vQdot(self) -> Any:
@@ -186,32 +198,38 @@ class SymbolicSystem:
         return _equal(left, self.vF)
 
     def dae(self, form: str = "reactions") -> list[Any]:
-        """The differential-algebraic equations, `2n + m` of them: the dynamics, `q̇ = h` and `Φ = 0`."""
-        return [*self.dynamics(form), *_equal(self.vQdot, self.h), *_equal(self.Phi, 0 * self.Phi)]
+        """The differential-algebraic equations, `2n + m` of them without states of parts: the dynamics, `q̇ = h`,
+        `ż = g` and `Φ = 0`."""
+        rates = *_equal(self.vQdot, self.h), *_equal(self.vZdot, self.g)
+        return [*self.dynamics(form), *rates, *_equal(self.Phi, 0 * self.Phi)]
 
     def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
-        """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints."""
+        """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints, and
+        one for each state of a part."""
         sympy = _sympy()
         loads, symbols = self._loads(form)
-        m, nq = len(self._lambda), len(self._q)
-        left = sympy.diag(self.xM, sympy.eye(nq))
+        m = len(self._lambda)
+        left = sympy.diag(self.xM, sympy.eye(len(self._q) + len(self._z)))
         A = left.row_join(sympy.zeros(left.rows, m)).col_join(sympy.zeros(m, left.cols + m))
         A[: self.xM.rows, left.cols :] = loads.T
         A[left.rows :, : self.xM.cols] = self.Psi_p
-        return A, self.vXdot.col_join(symbols), self.vF.col_join(self.h).col_join(self.epsilon)
+        return A, self.vXdot.col_join(symbols), self._with_rates(self.vF).col_join(self.epsilon)
+
+    def _with_rates(self, rows: Any) -> Any:
+        return rows.col_join(self.h).col_join(self.g)
 
     def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
-        """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
+        """`[ṗ; q̇; ż]` and the loads as formulas: the differential equations with the loads eliminated.
 
         `(C M⁻¹ C_fᵀ) f = C M⁻¹ F − ε`, `ṗ = M⁻¹ (F − C_fᵀ f)`. It is meant for small systems: for more than a few
         bodies the formulas fill pages.
         """
         free = self.xM.LUsolve(self.vF)
         if not self._lambda:
-            return free.col_join(self.h), _column([])
+            return self._with_rates(free), _column([])
         change = self.xM.LUsolve(self._loads(form)[0].T)
         loads = (self.Psi_p * change).LUsolve(self.Psi_p * free - self.epsilon)
-        return (free - change * loads).col_join(self.h), loads
+        return self._with_rates(free - change * loads), loads
 
     def _loads(self, form: str) -> tuple[Any, Any]:
         if not is_one_of(form, ("reactions", "multipliers")):
@@ -233,7 +251,8 @@ class SymbolicSystem:
 
     def __repr__(self) -> str:
         counts = (self._q, "coordinate"), (self._p, "speed"), (self._lambda, "constraint")
-        symbols = [f"parameters as symbols: {', '.join(self._numbers)}"] if self._numbers else []
+        symbols = [f"parameters as symbols: {', '.join(numbers)}"] if (numbers := self._numbers[len(self._z) :]) else []
+        symbols = [*([f"states of parts: {', '.join(self._z)}"] if self._z else []), *symbols]
         lines = [
             f"SymbolicSystem of {', '.join(count_of(len(names), what) for names, what in counts)}",
             f"coordinates: {', '.join(self._q)}",
@@ -250,7 +269,7 @@ class SymbolicSystem:
     def source(self, language: str = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations") -> str:
         """Source text of a function of `(t, q, p, …)` that computes pieces, for NumPy or C.
 
-        `…` are the parameters, and α and β if they have symbols.
+        `…` are the states of parts, the parameters, and α and β if they have symbols.
 
         The pieces `vPdot`, `vLambda`, `vReactions` and `vXdot` are available too, for small systems.
         """
@@ -272,7 +291,9 @@ class SymbolicSystem:
             where = list(self.parameters.values())
 
             def function(t: Any, q: Any, p: Any, *values: Any) -> Any:
-                system = self.system.with_parameters(where, values[: len(where)])
+                z, values = values[: len(self._z)], values[len(self._z) :]
+                system = self.system.with_own_states(z) if z else self.system
+                system = system.with_parameters(where, values[: len(where)])
                 for field, value in zip(("alpha", "beta"), values[len(where) :], strict=False):
                     system = dataclasses.replace(system, **{field: value})
                 return system.piece(piece)(t, q, p)
@@ -301,8 +322,8 @@ class SymbolicSystem:
 
     @property
     def _numbers(self) -> tuple[str, ...]:
-        """The symbols of the parameters, and those of Baumgarte's α and β."""
-        return (*self.parameters, *self.baumgarte)
+        """The symbols of the states of parts, of the parameters, and of Baumgarte's α and β."""
+        return (*self._z, *self.parameters, *self.baumgarte)
 
     @property
     def _units(self) -> list[list[str]]:

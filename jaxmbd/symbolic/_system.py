@@ -13,7 +13,8 @@ and in independent speeds `u` alone, with `p = R u + b`, `ṗ = R u̇ + c` (coor
     M̂ u̇ = Q̂,   M̂ = Rᵀ M R,   Q̂ = Rᵀ (F − M c)
 
 The names are those of MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`,
-`vXdot` (which is `[ṗ; q̇]`), and `Psi_p` for the constraint Jacobian `C`, where `xC` is `C_f`. Each piece is one JAX
+`vXdot` (which is `[ṗ; q̇]`), and `Psi_p` for the constraint Jacobian `C`, where `xC` is `C_f`. States of parts add
+their rates, `ż = g(t, q, p, z)`, below those of the coordinates: in `A Y = B`, and in `vXdot`. Each piece is one JAX
 function of `(t, q, p)`, which is evaluated for numbers, and traced for formulas and source text.
 """
 
@@ -80,7 +81,7 @@ class PiecesAtInstant:
     def A(self) -> Float[Array, "n n"]:
         """The matrix of `A Y = B`, with reactions."""
         C, C_f = self.C, self.C_f
-        m, nv, nq = len(C), len(self.p), len(self.at.q)
+        m, nv, nq = len(C), len(self.p), len(self.at.q) + len(self.at.mechanism.own_states)
         zeros = lambda *shape: jnp.zeros(shape, C.dtype)  # noqa: E731
         rows = [
             [self.at.inertia.matrix(), zeros(nv, nq), C_f.T],
@@ -91,7 +92,7 @@ class PiecesAtInstant:
 
     def B(self) -> Float[Array, " n"]:
         """The right-hand side of `A Y = B`."""
-        return jnp.concatenate([self.at.force(self.p), self.h(), self.epsilon()])
+        return jnp.concatenate([self.at.force(self.p), self.h(), self.at.own_rates(self.p), self.epsilon()])
 
     def augmented(self) -> Float[Array, "k k"]:
         """`[[M, Cᵀ], [C, 0]]`."""
@@ -151,6 +152,11 @@ class System(eqx.Module):
         return self.mechanism.speed_names
 
     @property
+    def own_states(self) -> tuple[str, ...]:
+        """Names of the entries of `z`."""
+        return tuple(state.name for state in self.mechanism.own_states)
+
+    @property
     def reactions(self) -> tuple[str, ...]:
         """Names of the entries of `f`: `"B.Fx"`, …; for a driver its effort."""
         return load_names(self.mechanism)
@@ -162,8 +168,8 @@ class System(eqx.Module):
 
     def piece(self, name: str) -> Callable[[Scalar, Array, Array], Array]:
         """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `A`, `B`,
-        `vPdot`, `vLambda`, `vReactions`, `vXdot`, `augmented`, `M_hat`, `Q_hat`, `R` as a function of `(t, q, p)` that
-        JAX can trace, compile and differentiate. The last three belong to the reduced equations."""
+        `g`, `vPdot`, `vLambda`, `vReactions`, `vXdot`, `augmented`, `M_hat`, `Q_hat`, `R` as a function of `(t, q, p)`
+        that JAX can trace, compile and differentiate. The last three belong to the reduced equations."""
         read = _READ.get(name)
         if read is None:
             raise unknown("piece", name, _READ)
@@ -180,7 +186,8 @@ class System(eqx.Module):
         zero). The reduced equations are those in the variables `independent_at(state)`.
         """
         check_state(self.mechanism, state)
-        system = dataclasses.replace(self, independent=self.independent_at(state))
+        independent = self.independent_at(state)
+        system = dataclasses.replace(self.with_own_states(state.z), independent=independent)
         pieces = _all(system, jnp.asarray(state.t), state.q, state.v)
         return Pieces({name: np.asarray(value) for name, value in pieces.items()})
 
@@ -204,6 +211,10 @@ class System(eqx.Module):
                 f"one another, or hold one of them. {', '.join(usual)} would do."
             )
         return self.independent
+
+    def with_own_states(self, z: Sequence[Number] | Array) -> "System":
+        """The same system at other states of parts, those that the pieces are evaluated with."""
+        return dataclasses.replace(self, mechanism=self.mechanism.with_own_states(jnp.stack([*z]) if len(z) else z))
 
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
         """The same system with some numbers of its mechanism replaced.
@@ -249,12 +260,13 @@ _READ: Mapping[str, Callable[[PiecesAtInstant], Array]] = {
     "gamma": lambda of: of.at.gamma(of.p),
     "epsilon": lambda of: of.epsilon(),
     "h": lambda of: of.h(),
+    "g": lambda of: of.at.own_rates(of.p),
     "A": lambda of: of.A(),
     "B": lambda of: of.B(),
     "vPdot": lambda of: of.solved()[0],
     "vLambda": lambda of: of.solved()[1],
     "vReactions": lambda of: of.solved()[1] * load_scale(of.at.mechanism),
-    "vXdot": lambda of: jnp.concatenate([of.solved()[0], of.h()]),
+    "vXdot": lambda of: jnp.concatenate([of.solved()[0], of.h(), of.at.own_rates(of.p)]),
     "augmented": lambda of: of.augmented(),
     "M_hat": lambda of: of.partition.mass(),
     "Q_hat": lambda of: of.partition.force(of.p),

@@ -5,16 +5,18 @@ centres: in body axes the angular velocity is constant. So `v` and `v̇` follow 
 
     f(q, λ) = M v̇ + Cᵀ λ − F(q, v, t) = 0,    Φ(q, t) = 0
 
-is a system of equations for `q` and `λ` alone. At rest the rotation is zero.
+is a system of equations for `q` and `λ` alone. At rest the rotation is zero. The states of parts are those at which
+their rates are zero, `g(t, q, v, z) = 0`, and so follow from the position, too.
 
 The small motions about a steady state satisfy, in the rotating frame and with speeds `w` relative to it,
 `ÿ + D̂ ẏ + K̂ y = 0` with `D̂ = Rᵀ (∂f/∂w) R`, `K̂ = Rᵀ (∂f/∂q) R` and `Rᵀ M R = 1`. `D̂` contains dampers, gyroscopic and
-Coriolis forces.
+Coriolis forces. States of parts add `Rᵀ (∂f/∂z) δz`, and `δż = ∂g/∂q R y + ∂g/∂w R ẏ + ∂g/∂z δz`.
 
 Source: Müller, Schiehlen, *Linear Vibrations* (1985); Schiehlen, Eberhard, *Applied Dynamics* (2014), §5.
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -111,16 +113,34 @@ class SteadyState:
         return self._nearest(self.twists - self.position.twists(self.still))
 
     @cached_property
+    def z(self) -> Float[Array, " nz"]:
+        """The states of parts at which their rates are zero."""
+        return self.position.steady_states(self.v)
+
+    def with_own_states(self, z: Float[Array, " nz"]) -> Configuration:
+        """The mechanism here with other states of parts."""
+        return self.balance.equations.with_own_states(z).at(self.balance.t, self.q) if len(z) else self.position
+
+    @cached_property
     def vdot(self) -> Float[Array, " nv"]:
         """The accelerations nearest to those of the rotation, likewise."""
         return self._nearest(self._rotation_rates(self.still) - self._bias_rates(self.v))
 
-    def unbalance(self, lam: Float[Array, " m"], w: Float[Array, " nv"] | None = None) -> Float[Array, " nv"]:
-        """Return `f = M v̇ + Cᵀ λ − F`, the unbalanced generalized force, with speeds `w` relative to the rotation."""
-        w, at = self.still if w is None else w, self.position
+    def unbalance(
+        self, lam: Float[Array, " m"], w: Float[Array, " nv"] | None = None, z: Float[Array, " nz"] | None = None
+    ) -> Float[Array, " nv"]:
+        """Return `f = M v̇ + Cᵀ λ − F`, the unbalanced generalized force, with speeds `w` relative to the rotation.
+
+        `z`: the states of parts, by default those at which their rates are zero without `w`.
+        """
+        w, loaded = self.still if w is None else w, self.with_own_states(self.z if z is None else z)
         v = self.v + w
         inertial = self._loads(self._rotation_rates(w) - self._bias_rates(v))
-        return inertial + at.jacobian.T @ lam - at.force(v)
+        return inertial + self.position.jacobian.T @ lam - loaded.force(v)
+
+    def own_rates(self, w: Float[Array, " nv"], z: Float[Array, " nz"]) -> Float[Array, " nz"]:
+        """Return the rates of the states of parts."""
+        return self.with_own_states(z).own_rates(self.v + w)
 
     def _rotation_rates(self, w: Float[Array, " nv"]) -> Float[Array, "bodies twist"]:
         """Return `V̇` of the rotation and its Coriolis terms, to first order in the relative speeds `w`."""
@@ -171,7 +191,7 @@ class SteadyState:
 
     def strength(self) -> Scalar:
         """Return the norm of the forces on the bodies in the metric of `M⁻¹`."""
-        at, space = self.position, self.position.space
+        at, space = self.with_own_states(self.z), self.position.space
         efforts = at.parts.efforts(at.t, at.bodies, self.twists)
         accelerations = jax.vmap(space.acceleration)(at.parts.inertia, efforts)
         no_inertia = jnp.isfinite(efforts) & ~jnp.isfinite(accelerations)  # moments about an axis without inertia
@@ -294,9 +314,15 @@ def small_motions(
     C, lam = steady.position.jacobian, _multipliers(balance, q, at)
     R = at.R - at.C_inverse @ (C @ at.R)  # equal to R, and differentiable with respect to C
     M = R.T @ jax.vmap(steady.position.inertia.times, 1, 1)(R)
-    K = jax.jacfwd(lambda step: balance.unbalance(steady.position.perturbed(step), lam)[0])(steady.still)
-    D = jax.jacfwd(lambda w: steady.unbalance(lam, w))(steady.still)
-    values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, at.free)
+    z = steady.z
+
+    def change(step: Array, w: Array, more: Array) -> tuple[Array, Array]:
+        there = balance.at(steady.position.perturbed(step))
+        return there.unbalance(lam, w, z + more), there.own_rates(w, z + more)
+
+    (K, D, E), own = jax.jacfwd(change, (0, 1, 2))(steady.still, steady.still, jnp.zeros_like(z))
+    couplings = Couplings(R.T @ E, own[0] @ R, own[1] @ R, own[2])
+    values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, couplings, at.free)
     fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))
     fastest = jnp.maximum(fastest, jnp.sqrt(at.scale))
     least = _least_share(values) * fastest
@@ -321,17 +347,29 @@ def _multipliers(balance: Balance, q: Array, at: LinearizedBalance) -> Array:
     return at.lam - at.C_inverse.T @ (without_lam + C.T @ at.lam)
 
 
-def _eigenvalues(M: Array, K: Array, D: Array, free: Bool[Array, " nv"]) -> Complex[Array, " n"]:
-    """Return the eigenvalues of `M ÿ + D ẏ + K y = 0`; −inf for constrained directions.
+class Couplings(NamedTuple):
+    """What states of parts add: `∂f/∂z`, and the derivatives of their rates by `y`, `ẏ` and `z`."""
+
+    load: Float[Array, "nv nz"]
+    along: Float[Array, "nz nv"]
+    by_speed: Float[Array, "nz nv"]
+    own: Float[Array, "nz nz"]
+
+
+def _eigenvalues(M: Array, K: Array, D: Array, states: Couplings, free: Bool[Array, " nv"]) -> Complex[Array, " n"]:
+    """Return the eigenvalues of `M ÿ + D ẏ + K y + E z = 0` and `ż = …`; −inf for constrained directions.
 
     Constrained directions get decay rates that are larger than all others and distinct, so that the eigenvalues keep
     their derivatives.
     """
-    n = len(free)
-    constrained = jnp.concatenate([~free, ~free])
-    A = jnp.block([[jnp.zeros_like(K), jnp.diag(1.0 * free)], [-jnp.linalg.solve(M, K), -jnp.linalg.solve(M, D)]])
+    n, nz = len(free), len(states.own)
+    constrained = jnp.concatenate([~free, ~free, jnp.zeros(nz, bool)])
+    accelerations = -jnp.linalg.solve(M, jnp.concatenate([K, D, states.load], axis=1))
+    velocities = jnp.concatenate([jnp.zeros_like(K), jnp.diag(1.0 * free), jnp.zeros((n, nz), K.dtype)], axis=1)
+    own = jnp.concatenate([states.along, states.by_speed, states.own], axis=1)
+    A = jnp.concatenate([velocities, accelerations, own])
     bound = jax.lax.stop_gradient(1.0 + jnp.linalg.norm(A))
-    values = jnp.linalg.eigvals(A - jnp.diag(jnp.where(constrained, bound * (2.0 + jnp.arange(2 * n) / n), 0.0)))
+    values = jnp.linalg.eigvals(A - jnp.diag(jnp.where(constrained, bound * (2.0 + jnp.arange(len(A)) / n), 0.0)))
     values = jnp.where(values.real < -1.5 * bound, -jnp.inf, values)
     return values[jnp.argsort(-values.real)]
 

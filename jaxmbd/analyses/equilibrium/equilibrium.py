@@ -224,8 +224,8 @@ def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, resu
     steady = balance.at(q)
     rank = rank_of(balance.equations.scales.jacobian(steady.position.jacobian))
     found, inputs = is_successful(result), (mechanism, balance.rate, balance.t)
-    q, v = (invalidated(found, x, inputs) for x in (q, steady.v))
-    return Equilibrium(mechanism, state_of(mechanism, balance.t, q, v, rank, result), balance.rate, steps)
+    q, v, z = (invalidated(found, x, inputs) for x in (q, steady.v, steady.z))
+    return Equilibrium(mechanism, state_of(mechanism, balance.t, q, v, rank, result, z), balance.rate, steps)
 
 
 def holder(name: str) -> str:

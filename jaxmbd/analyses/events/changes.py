@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.checks import check_flags, check_instance, check_some
-from jaxmbd.equations.body_laws import BodyLaws
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown
 from jaxmbd.model.force.force import scaled
@@ -86,16 +85,7 @@ def equations_at(equations: Equations, changes: ForceChanges | None, t: Scalar) 
     for k, name in enumerate(changes.names):
         i = [force.name for force in forces].index(name)
         forces[i] = scaled(forces[i], factors[k])
-    mechanism = equations.mechanism.replaced(forces=forces)
-    new = BodyLaws(mechanism)
-    groups = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
-    old = [equations.mechanism, *(getattr(equations.parts, name) for name in groups)]
-    return eqx.tree_at(
-        lambda e: [e.mechanism, *(getattr(e.parts, name) for name in groups)],
-        equations,
-        [mechanism, *(getattr(new, name) for name in groups)],
-        is_leaf=lambda x: any(x is y for y in old),
-    )
+    return equations.with_forces(equations.mechanism.replaced(forces=forces))
 
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> ForceChanges | None:

@@ -27,7 +27,7 @@ _HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event
 class Events(eqx.Module):
     """The log of events in order of time: `count` entries, with room for `room` of them.
 
-    `which (room,)`: the index of each event in `names`, −1 for unused entries; `times (room,)` [s]; `q`; `before`,
+    `which (room,)`: the index of each event in `names`, −1 for unused entries; `times (room,)` [s]; `q`, `z`; `before`,
     `after`, the consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the impulses Λ of the constraints;
     `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
     `impulse`, that of the event itself. Unused entries have the time and the state at the end, and zero impulses. All
@@ -42,6 +42,7 @@ class Events(eqx.Module):
     which: Int[Array, " room"]
     times: Float[Array, " room"]
     q: Float[Array, "room nq"]
+    z: Float[Array, "room nz"]
     before: Float[Array, "room nv"]
     after: Float[Array, "room nv"]
     impulses: Float[Array, "room k"]
@@ -87,7 +88,8 @@ class Events(eqx.Module):
         check_known("side", [side], ("before", "after"))
         check_index("events.state", index, len(self.times), "places for events")
         v = self.before if side == "before" else self.after
-        return state_of(self.mechanism, self.times[index], self.q[index], v[index], self.start_rank)
+        t, q, z = self.times[index], self.q[index], self.z[index]
+        return state_of(self.mechanism, t, q, v[index], self.start_rank, z=z)
 
     def reaction(self, name: str) -> Float[Array, "room efforts"]:
         """The impulsive reaction of a joint on its second body at each event: force [N s] and moment [N m s], in world

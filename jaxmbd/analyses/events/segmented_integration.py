@@ -36,6 +36,7 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import LatchedFormulation, Latches, impact, latched, positions
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.solvers.switching import smallest_gap
@@ -48,8 +49,8 @@ Solve = Callable[..., dfx.Solution]
 
 
 class SegmentedRun(NamedTuple):
-    """The part of diffrax's solution that a motion needs: times and `(q, v, quadratures)`, each at the requested times
-    and at the end."""
+    """The part of diffrax's solution that a motion needs: times and `(q, v, z)`, each at the requested times and at the
+    end."""
 
     ts: tuple[Array, Array]
     ys: tuple[Any, Any]
@@ -76,6 +77,7 @@ class _Segment(NamedTuple):
     ys: Any
     t: Array
     q: Array
+    z: Array
     before: Array
     after: Array
     which: Array
@@ -150,13 +152,14 @@ class SegmentedIntegration:
         return latched(self.formulation, latches) if any(self.latching) else self.formulation
 
     def distances(
-        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array, z: Array
     ) -> Float[Array, " n"]:
         """The event quantities minus their values."""
+        equations = at_integrated(equations, z)
         at = Snapshot.at_rest(equations, t, q)
         if not self.positions:
             motion = motion_of(formulation, equations, t, q, v)
-            at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
+            at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
         return jnp.stack([self._quantity(equations, formulation, event, at) for event in self.events]) - self.levels
 
     def _quantity(self, equations: Equations, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
@@ -170,12 +173,18 @@ class SegmentedIntegration:
         return inner.efforts(equations, at.t, at.q, at.v)[efforts.index(name)]
 
     def distances_and_rates(
-        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any
     ) -> tuple[Array, Array]:
         """The distances from the values, and their rates."""
-        rate = jnp.zeros_like(v) if self.positions else motion_of(formulation, equations, t, q, v).rate
-        along = jnp.ones_like(t), equations.rate(t, q, v), rate
-        return jax.jvp(lambda t, q, v: self.distances(equations, formulation, t, q, v), (t, q, v), along)
+        q, v, z = y
+        rates = jnp.zeros_like(v), jnp.zeros_like(z)
+        if not self.positions:
+            there = at_integrated(equations, z)
+            motion = motion_of(formulation, there, t, q, v)
+            own = integrated_rates(there.at(t, q), motion.v)
+            rates = motion.rate, rates[1].at[: len(own)].set(own)
+        along = jnp.ones_like(t), equations.rate(t, q, v), *rates
+        return jax.jvp(lambda *at: self.distances(equations, formulation, *at), (t, q, v, z), along)
 
     # --- one segment ------------------------------------------------------------------------------------
 
@@ -230,7 +239,7 @@ class SegmentedIntegration:
     ) -> tuple[Array, Array, Array, Array]:
         """Four arrays at the start of a segment: the side of each quantity; true if its event is enabled; true if it is
         on its value; true if it crosses its value there, with a rate through it or by a jump."""
-        distance, rate = self.distances_and_rates(equations, formulation, carry.t, carry.y[0], carry.y[1])
+        distance, rate = self.distances_and_rates(equations, formulation, carry.t, carry.y)
         distance, rate = jax.lax.stop_gradient((distance, rate))
         enabled = ~self._is_latched(carry.latches, carry.t)
         just = jnp.arange(len(self.events)) == carry.just
@@ -249,7 +258,7 @@ class SegmentedIntegration:
             # Earlier, the sign of a quantity on its value is undetermined.
             after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)
             since = jnp.where(touching & after, t - t0, 1.0)
-            heights = side * self.distances(equations, formulation, t, y[0], y[1]) / since
+            heights = side * self.distances(equations, formulation, t, *y) / since
             return jnp.where(enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
@@ -262,7 +271,8 @@ class SegmentedIntegration:
         at, k = self.equations.at(t, y[0]), len(self.rows)
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         none, no = jnp.zeros(k + self.equations.m, v.dtype), jnp.zeros((), bool)
-        record = _Segment(ys, t, y[0], v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
+        z = split_integrated(at.mechanism, y[2])[0]
+        record = _Segment(ys, t, y[0], z, v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
         if not self.rows:
             return record, no
         hit = fires & (jnp.asarray(self.rows) == j)
@@ -307,7 +317,7 @@ def run_with_events(
     solve: Solve, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Array,
     events: tuple[Event, ...], room: int, rank: Array,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
-    """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
+    """The motion from `y = (q, v, z)` over the times `ts`, in segments between events.
 
     **Arguments:** `room`, for how many events; `rank`, of the constraint rows at assembly, which the log keeps.
 
@@ -359,9 +369,9 @@ def _event_log(
     along = {event.name: event.then.along(event.quantity) for event in events}
     there = jnp.arange(room) < count
     place = jnp.where(there, jnp.argsort(~happened, stable=True)[:room], room)
-    t, q, before, after = (x[place] for x in (records.t, records.q, records.before, records.after))
+    t, q, z, before, after = (x[place] for x in (records.t, records.q, records.z, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
     return Events(
         equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
-        jnp.where(there, records.which[place], -1), t, q, before, after, impulses, lam, end.trouble, end.culprit,
+        jnp.where(there, records.which[place], -1), t, q, z, before, after, impulses, lam, end.trouble, end.culprit,
     )  # fmt: skip

@@ -32,7 +32,8 @@ class LinearizationWarning(UserWarning):
 class LinearSystem(eqx.Module):
     """The small motions about a state, `ẋ = A x + B u`, `y = C x + D u`; see `linearize`.
 
-    - `x`: the changes of the `coordinates` and, below them, of the `speeds`; `states` are their names;
+    - `x`: the changes of the `coordinates`, of the `speeds`, and of the states of parts, `own_states`; `states` are
+      their names;
     - `directions (nv, coordinates)`: the generalized speeds for unit rates of the independent coordinates;
     - `mass`: the mass matrix `M̂` of the independent coordinates;
     - `t`, `q`, `v`, `vdot`: the state and its accelerations;
@@ -57,6 +58,7 @@ class LinearSystem(eqx.Module):
     is_steady: bool | None = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
     speeds: tuple[str, ...] = eqx.field(static=True)
+    own_states: tuple[str, ...] = eqx.field(static=True)
     inputs: tuple[str, ...] = eqx.field(static=True)
     outputs: tuple[str, ...] = eqx.field(static=True)
     input_units: tuple[str, ...] = eqx.field(static=True)
@@ -65,27 +67,27 @@ class LinearSystem(eqx.Module):
     @property
     def states(self) -> tuple[str, ...]:
         """The names of the entries of `x`."""
-        return self.coordinates + self.speeds
+        return self.coordinates + self.speeds + self.own_states
 
     @property
     def stiffness(self) -> Float[Array, "k k"]:
-        """The stiffness matrix `K̂` of `M̂ z̈ + D̂ ż + K̂ z = …`."""
+        """The stiffness matrix `K̂` of `M̂ p̈ + D̂ ṗ + K̂ p = …`, for constant states of parts."""
         return -self.mass @ self._half(0)
 
     @property
     def damping(self) -> Float[Array, "k k"]:
-        """The matrix `D̂` of `M̂ z̈ + D̂ ż + K̂ z = …`: damping, gyroscopic and Coriolis forces."""
+        """The matrix `D̂` of `M̂ p̈ + D̂ ṗ + K̂ p = …`: damping, gyroscopic and Coriolis forces."""
         return -self.mass @ self._half(1)
 
     def _half(self, side: int) -> Float[Array, "k k"]:
-        """Return the lower left (0) or lower right (1) quarter of `A`."""
+        """Return the derivatives of the accelerations by the coordinates (0) or the speeds (1), a block of `A`."""
         if len(self.coordinates) != len(self.speeds):
             raise MechanismError(
                 "With rolling there are fewer independent speeds than coordinates, and no equations of second order: "
                 "use A, eigenvalues and modes()."
             )
         n = len(self.speeds)
-        return self.A[n:, side * n : (side + 1) * n]
+        return self.A[n : 2 * n, side * n : (side + 1) * n]
 
     @property
     def eigenvalues(self) -> Complex[Array, " x"]:

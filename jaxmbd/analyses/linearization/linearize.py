@@ -1,8 +1,9 @@
 """Linearisation: the small motions about a state, in independent coordinates.
 
-With independent coordinates `z` along the independent speeds `w`, and `x = (z, w)`: `ẋ = A x + B u`, `y = C x + D u`.
-From `q̇ = h(q, v)` and `v = R w + b`, a change `z` moves the coordinates by `F z`, where the columns of `F` are `h` of
-the columns of `R`; `v̇` follows from the reduced equations. Since `F` changes along the motion, `F ż = δq̇ − Ḟ z`.
+With independent coordinates `p` along the independent speeds `w`, states of parts `z`, and `x = (p, w, z)`: `ẋ = A x +
+B u`, `y = C x + D u`. From `q̇ = h(q, v)` and `v = R w + b`, a change `p` moves the coordinates by `F p`, where the
+columns of `F` are `h` of the columns of `R`; `v̇` follows from the reduced equations. Since `F` changes along the
+motion, `F ṗ = δq̇ − Ḟ p`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,11 +48,11 @@ def linearize(
     """Linearise the equations of motion about a state: `ẋ = A x + B u`, `y = C x + D u`.
 
     `x` contains small changes of the independent coordinates, as increments along the independent speeds
-    (`"∫S.omega_x"` for a speed that is not the rate of a coordinate), and below them the changes of these speeds; `u`
-    and `y` are also changes. If the state moves, the matrices are those of that instant (frozen coefficients): they
-    describe the small motions about the trajectory approximately if they change slowly, and exactly if they are
-    constant. In a steady rotation they are constant in coordinates that rotate with it; eigenvalues in different
-    coordinates differ by the speed of the rotation.
+    (`"∫S.omega_x"` for a speed that is not the rate of a coordinate), below them the changes of these speeds, then
+    those of the states of parts; `u` and `y` are also changes. If the state moves, the matrices are those of that
+    instant (frozen coefficients): they describe the small motions about the trajectory approximately if they change
+    slowly, and exactly if they are constant. In a steady rotation they are constant in coordinates that rotate with it;
+    eigenvalues in different coordinates differ by the speed of the rotation.
 
     **Arguments:**
 
@@ -101,7 +102,7 @@ def linearize(
     channels = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
     check_known("output", channels, units)
     choice, q = choose(mechanism, state, independent)
-    matrices = linearized(mechanism, state.t, q, state.v, choice, changes, channels)
+    matrices = linearized(mechanism, state.t, q, state.v, state.z, choice, changes, channels)
     is_steady = None
     if independent is None:
         choice, matrices, is_steady = with_constant_matrices(mechanism, state, choice, matrices, changes, channels)
@@ -113,6 +114,7 @@ def linearize(
         t=state.t, q=matrices.q, v=matrices.v, vdot=matrices.vdot,
         coordinates=tuple(_increment(mechanism, name) for name in choice.places),
         speeds=tuple(_speed(mechanism, name) for name in choice.speeds),
+        own_states=state.own_state_names,
         inputs=tuple(map(named, changes)),
         outputs=tuple(part for name, size in zip(channels, sizes, strict=True) for part in _components(name, size)),
         input_units=tuple(forces.get(named(change), "") for change in changes),

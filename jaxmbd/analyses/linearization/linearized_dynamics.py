@@ -172,34 +172,36 @@ class LinearizedMatrices(eqx.Module):
 
 @cached_on_disk
 def linearized(
-    mechanism: Mechanism, t: Scalar, q: Array, v: Array,
+    mechanism: Mechanism, t: Scalar, q: Array, v: Array, z: Array,
     choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...],
 ) -> LinearizedMatrices:  # fmt: skip
     """Return the matrices of the small motions about a state."""
-    small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
+    small = _LinearizedDynamics(mechanism.with_own_states(z), choice, inputs, outputs)
     q = close_loops(small.equations, t, q, small.correction)
     at = small.equations.at(t, q)
     partition = ReducedEquations(at, small.correction)
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
-    k, n = len(choice.places), len(choice.speeds)
+    k, ends = len(choice.places), np.cumsum([len(choice.places), len(choice.speeds), len(z)])
 
-    def flow(x: Array) -> tuple[Array, Array, list[Array], Array]:
-        equations = small.with_inputs(x[k + n :])
+    def flow(x: Array) -> tuple[Array, Array, Array, list[Array], Array]:
+        along, speeds, own, changes = jnp.split(x, ends)
+        equations = small.with_inputs(changes).with_own_states(z + own)
         there = equations.at(t, q)
         violation = jnp.concatenate([there.position(), there.velocity(v)]) / jnp.tile(equations.scales.rows, 2)
-        return *small.flow(equations, t, q + frame @ x[:k], v, independent + x[k : k + n]), violation
+        return *small.flow(equations, t, q + frame @ along, v, independent + speeds), violation
 
-    qdot, vdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
-    zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
+    qdot, vdot, zdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(ends[-1] + len(inputs), q.dtype))
+    along = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
-        jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *outputs_jacobian])
+        jnp.split(jnp.concatenate(blocks), ends[-1:], axis=1)
+        for blocks in ([along, vdot, zdot], [qdot[:0], *outputs_jacobian])
     )
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
     return LinearizedMatrices(
-        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, k + n :], sizes
+        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, ends[-1] :], sizes
     )
 
 
@@ -222,11 +224,15 @@ def reached(
 def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: IndependentCoordinates) -> Float[Array, " x"]:
     """Return comparable sizes of the states: scaled by the inertia, and speeds by the rate of the fastest motion."""
     k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)
+    n = k + len(places)
     size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
-    scaled = jnp.abs(A * size[None, :] / size[:, None])
+    scaled = jnp.abs(A[:n, :n] * size[None, :] / size[:, None])
     rates = jnp.sqrt(jnp.max(scaled[k:, :k], initial=0.0)), jnp.max(scaled[:k, :k]), jnp.max(scaled[k:, k:])
     fastest = jnp.max(jnp.stack(rates))
-    return size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0))
+    size = size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0))
+    # A state of a part is as large as what the motion of size one changes it by; at least one of its unit.
+    driven = jnp.sum(jnp.abs(A[n:, :n]) * size[None], axis=1) / jnp.maximum(jnp.abs(jnp.diag(A)[n:]), fastest)
+    return jnp.concatenate([size, jnp.where(jnp.isfinite(driven) & (driven > 0), driven, 1.0)])
 
 
 class _LinearizedDynamics:
@@ -260,15 +266,19 @@ class _LinearizedDynamics:
         directions = self.directions(at)
         return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
-    def flow(self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array) -> tuple[Array, Array, list[Array]]:
-        """Return `q̇`, the rates of the independent speeds `w`, and the outputs as vectors; `v` is a near velocity."""
+    def flow(
+        self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array
+    ) -> tuple[Array, Array, Array, list[Array]]:
+        """Return `q̇`, the rates of the independent speeds `w` and of the states of parts, and the outputs as vectors;
+        `v` is a near velocity."""
         at = equations.at(t, q)
         partition = ReducedEquations(at, self.correction)
         v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
-        return at.rate(v), partition.reduced_accelerations(v), [values[name].reshape(-1) for name in self.outputs]
+        values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam, equations.mechanism.z))
+        rates = at.rate(v), partition.reduced_accelerations(v), at.own_rates(v)
+        return *rates, [values[name].reshape(-1) for name in self.outputs]
 
 
 def _is_redundant(mechanism: Mechanism, choice: IndependentCoordinates) -> bool:

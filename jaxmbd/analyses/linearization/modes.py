@@ -135,11 +135,12 @@ def _modes(
     """Return the modes of eigenvalues and unscaled shapes `z`."""
     momentum = M @ z
     energy = jnp.real(jnp.sum(z.conj() * momentum, axis=0))
-    z, momentum = (x / jnp.sqrt(energy)[None] for x in (z, momentum))
+    moves = energy > 0  # else states of parts alone change
+    z, momentum = (x / jnp.sqrt(jnp.where(moves, energy, 1.0))[None] for x in (z, momentum))
     shares = jnp.abs(z.conj() * momentum)
-    shares = shares / jnp.sum(shares, axis=0)[None]
+    shares = shares / jnp.where(moves, jnp.sum(shares, axis=0), 1.0)[None]
     largest = jnp.argmax(jax.lax.stop_gradient(shares), axis=0)
     lead = jnp.take_along_axis(z, largest[None], axis=0)
-    z = z * (lead.conj() / jnp.abs(lead))
+    z = z * jnp.where(moves, lead.conj() / jnp.abs(jnp.where(moves, lead, 1.0)), 1.0)
     omega = jnp.where(rigid, 0.0, jnp.abs(jnp.where(rigid, 1.0, values)))
     return Modes(values, omega, rigid, z, directions @ z, shares, accurate, names)

@@ -58,13 +58,13 @@ def with_constant_matrices(
         """Return the change of the matrix of the small motions after `time`, as a share of its largest entry."""
         (mechanism, state), here = fixed, frozen(here)
         q, v = _advanced(mechanism, state.t, here.q, here.v, here.vdot, jnp.asarray(time))
-        later = linearized(mechanism, state.t + time, q, v, choice, inputs, outputs)
+        later = linearized(mechanism, state.t + time, q, v, state.z, choice, inputs, outputs)
         size = sizes_of(here.A, here.mass, choice)
         before, after = (np.asarray(x.A * size[None, :] / size[:, None]) for x in (here, later))
         return float(np.abs(after - before).max() / np.abs(before).max())
 
     def of(other: IndependentCoordinates, q: Array) -> Choice:
-        return other, linearized(mechanism, state.t, q, state.v, other, inputs, outputs)
+        return other, linearized(mechanism, state.t, q, state.v, state.z, other, inputs, outputs)
 
     by_world, about_world = np.inf, (choice, matrices)
     if turning:

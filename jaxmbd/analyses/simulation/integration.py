@@ -15,7 +15,7 @@ from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.analyses.result_codes import invalidated, is_successful, number_of, raise_where
-from jaxmbd.analyses.simulation.step_control import first_step, position_norm, state_norm
+from jaxmbd.analyses.simulation.step_control import error_weights, first_step, position_norm, state_norm
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
     StartVerdict,
@@ -30,6 +30,7 @@ from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.engine.machine.gpu import launcher
 from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated, start_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
@@ -99,12 +100,12 @@ def integrate(
     valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
     how = {"strict": settings.throw, "continued": settings.continued}
     start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, **how)
-    ts, q, v = _initial_values(start, all_ts, state)
+    ts, q, v, z = _initial_values(start, all_ts, state)
     rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.rows)
     switches = switches_of(equations.mechanism, settings.switching)
     solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
-    y, changes, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None, None
+    y, changes, log = (q, v, start_of(equations.mechanism, z, len(settings.quadratures))), None, None
     if settings.events:
         run, formulation, changes, log = run_with_events(
             solve, equations, formulation, y, ts, settings.events, settings.max_events, state.rank
@@ -117,18 +118,20 @@ def integrate(
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, singular=not settings.known)
     inputs = model, formulation, state, all_ts
-    qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
+    zs, integrals = split_integrated(equations.mechanism, zs)
+    qs, vs, zs, integrals = (invalidated(ok, x, inputs) for x in (qs, vs, zs, integrals))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
     if settings.throw:  # the compiled program raises when it runs
         at_start = start.position, start.velocity, start.limits, start.speed_limits, start.sides
         numbers = number_of(result), *at_start, end.violation, start.tolerance, end.t, end.open_at
         times = None if log is None else log.times
         text = failure_describer(equations.mechanism)
-        qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)
+        values = qs, vs, zs, integrals, times
+        qs, vs, zs, integrals, times = raise_where(values, ~is_successful(result), text, *numbers)
         log = None if log is None else eqx.tree_at(lambda e: e.times, log, times)
     fields = {
         "formulation": formulation, "ts": jnp.where(start.may_begin, ts, all_ts), "q": qs, "integrated_speeds": vs,
-        "quadratures": dict(zip(settings.quadratures, zs.T, strict=True)), "events": log,
+        "z": zs, "quadratures": dict(zip(settings.quadratures, integrals.T, strict=True)), "events": log,
         "force_changes": changes,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
@@ -163,11 +166,9 @@ def _explicit_steps(
     solver, control = settings.solver, settings.controller
     assert is_explicit(solver)
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
-    q, v, z = y
-    norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
     rows = equations.independent_rows
-    if rows is not None:
-        y, norm = (*y, rows.astype(q.dtype)), np.concatenate([norm, np.zeros(rows.size)])
+    y = y if rows is None else (*y, rows.astype(y[0].dtype))
+    norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     found = explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
@@ -206,9 +207,9 @@ def _obstacle(
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array: `q`, `v`, quadratures, and the selected rows (constant)."""
-    equations, formulation, (q, v, _), rows = _unpacked(given, static, y)
-    rates = _rates(equations, formulation, static[0], t, q, v)
+    """The right-hand side for the state as one array: `q`, `v`, `z`, and the selected rows (constant)."""
+    equations, formulation, parts, rows = _unpacked(given, static, y)
+    rates = _rates(equations, formulation, static[0], t, *parts)
     return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in rows)])
 
 
@@ -244,7 +245,7 @@ def _solve(
     formulation = formulation.begin(equations, t, y[0]) if is_projected else formulation
     forward = isinstance(settings.adjoint, dfx.ForwardMode)
     # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
-    is_call = is_program(_rates, equations, formulation, settings.quadratures, t, y[0], y[1], forward=forward)
+    is_call = is_program(_rates, equations, formulation, settings.quadratures, t, *y, forward=forward)
     solver = prepared(unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint)
     solver = PostStepSolver(solver) if is_projected or equations.independent_rows is not None else solver
     if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
@@ -254,7 +255,7 @@ def _solve(
     )
     rates = as_program(_rates, forward)
     run = dfx.diffeqsolve(
-        dfx.ODETerm(lambda t, y, a: rates(a[0], a[1], settings.quadratures, jnp.asarray(t), y[0], y[1])),
+        dfx.ODETerm(lambda t, y, a: rates(a[0], a[1], settings.quadratures, jnp.asarray(t), *y)),
         solver, t0, t1, first, y, args=args,
         saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
         adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
@@ -274,18 +275,18 @@ def _projected(
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
 
 
-def _initial_values(start: StartVerdict, ts: Array, state: State) -> tuple[Array, Array, Array]:
-    """Times, coordinates and speeds to integrate from; if a motion may not begin, zero times and arbitrary finite
-    values, so that results and derivatives become NaN only where they are set to NaN deliberately."""
+def _initial_values(start: StartVerdict, ts: Array, state: State) -> tuple[Array, ...]:
+    """Times, coordinates, speeds and states of parts to integrate from; if a motion may not begin, zero times and
+    arbitrary finite values, so that results and derivatives become NaN only where they are set to NaN deliberately."""
     arbitrary = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
-    pairs = (ts, jnp.zeros_like(ts)), (state.q, arbitrary), (state.v, jnp.zeros_like(state.v))
-    ts, q, v = (jnp.where(start.may_begin, value, fallback) for value, fallback in pairs)
-    return ts, q, v
+    fallbacks = jnp.zeros_like(ts), arbitrary, jnp.zeros_like(state.v), jnp.zeros_like(state.z)
+    pairs = zip((ts, state.q, state.v, state.z), fallbacks, strict=True)
+    return tuple(jnp.where(start.may_begin, value, fallback) for value, fallback in pairs)
 
 
 def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
     """The log of a motion; NaN and empty if it did not begin."""
-    arrays = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
+    arrays = lambda e: (e.times, e.q, e.z, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
     pairs = zip(counts(log), (0, -1, 0), strict=True)
@@ -293,10 +294,11 @@ def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
 
 
 def _rates(
-    equations: Equations, formulation: AbstractFormulation, quadratures: tuple[str, ...], t: Array, q: Array, v: Array
-) -> tuple[Array, Array, Array]:
-    """The right-hand side: `q̇`, `v̇` and the integrands of the quadratures."""
-    motion = formulation.motion(equations, t, q, v)
-    readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
-    integrands = jnp.stack(list(readings.values())) if quadratures else jnp.zeros(0, q.dtype)
-    return motion.qdot, motion.rate, integrands
+    equations: Equations, formulation: AbstractFormulation, quadratures: tuple[str, ...], t: Array, q: Array, v: Array,
+    z: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The right-hand side: `q̇`, `v̇`, and the rates of the states of parts with the integrands of the quadratures."""
+    equations = at_integrated(equations, z)
+    motion, own = formulation.motion(equations, t, q, v), equations.mechanism.z
+    readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam, own))
+    return motion.qdot, motion.rate, integrated_rates(equations.at(t, q), motion.v, *readings.values())

@@ -39,8 +39,8 @@ class Asked(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """What a motion is computed from: times, coordinates, integrated speeds; `closed`: true if the coordinates satisfy
-    the constraints to rounding; `redundant`, as of `Equations`."""
+    """What a motion is computed from: times, coordinates, integrated speeds, states of parts; `closed`: true if the
+    coordinates satisfy the constraints to rounding; `redundant`, as of `Equations`."""
 
     mechanism: Mechanism
     formulation: AbstractFormulation
@@ -49,6 +49,7 @@ class Motion(NamedTuple):
     ts: Array
     q: Array
     w: Array
+    z: Array
     closed: bool
 
 
@@ -75,7 +76,7 @@ def readings(motion: Motion, computed: Snapshot | None, asked: Asked) -> Reading
     if not motion.closed and motion.redundant is not False:
         equations = Equations(motion.mechanism, motion.redundant)
         q = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(motion.ts, q)
-    each = motion.ts, motion.q, q, motion.w
+    each = motion.ts, motion.q, q, motion.w, motion.z
     return jax.vmap(lambda *at: _run(asked, _of_state, motion[:4], asked, *at))(*each)
 
 
@@ -85,11 +86,11 @@ def _run(asked: Asked, function: Any, *arguments: Any) -> Readings:
     return as_program(function)(*arguments)
 
 
-def _of_state(given: Any, asked: Asked, t: Array, q: Array, closed: Array, w: Array) -> Readings:
+def _of_state(given: Any, asked: Asked, t: Array, q: Array, closed: Array, w: Array, z: Array) -> Readings:
     """What is asked for at one time, with the speeds made consistent at the `closed` coordinates."""
     mechanism, formulation, changes, redundant = given
-    equations = equations_at(Equations(mechanism, redundant), changes, t)
-    return _read(equations, asked, _Instant(t, q, lambda: formulation.motion(equations, t, closed, w)))
+    equations = equations_at(Equations(mechanism, redundant), changes, t).with_own_states(z)
+    return _read(equations, asked, _Instant(t, q, z, lambda: formulation.motion(equations, t, closed, w)))
 
 
 def _of_snapshot(given: Any, asked: Asked, at: Snapshot) -> Readings:
@@ -100,8 +101,8 @@ def _of_snapshot(given: Any, asked: Asked, at: Snapshot) -> Readings:
 class _Instant:
     """A snapshot whose speeds, accelerations and multipliers are traced only if a reading takes them."""
 
-    def __init__(self, t: Array, q: Array, motion: Callable[[], StateDerivative]) -> None:
-        self.t, self.q, self._compute = t, q, motion
+    def __init__(self, t: Array, q: Array, z: Array, motion: Callable[[], StateDerivative]) -> None:
+        self.t, self.q, self.z, self._compute = t, q, z, motion
 
     @cached_property
     def _motion(self) -> StateDerivative:
@@ -119,7 +120,7 @@ def _read(equations: Equations, asked: Asked, at: Any) -> Readings:
         position = reader.position
         acceleration = position.jacobian @ at.vdot - position.gamma(at.v)
         violation = position.position(), position.velocity(at.v), acceleration
-    snapshots = Snapshot(at.t, at.q, at.v, at.vdot, at.lam) if asked.snapshots else None
+    snapshots = Snapshot(at.t, at.q, at.v, at.vdot, at.lam, at.z) if asked.snapshots else None
     return Readings(channels, reactions, snapshots, violation)
 
 

@@ -88,14 +88,14 @@ class Reaction(eqx.Module):
 class Solution(eqx.Module):
     """A motion at the times `ts`.
 
-    `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
-    `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
-    `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
-    `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of `RESULTS` (values are NaN
-    from a failure on); `start_rank`, the rank of the state at the start; `events`, the log of events if there were any
-    to watch; `computed`, the snapshots of an analysis that computes these itself; `force_changes`, the parameters of
-    forces that events have changed, over time.
-    `print(solution)` shows the verdict and the ranges of the coordinates.
+    `q (times, nq)`; the states of parts `z (times, nz)`; consistent speeds `v (times, nv)`, accelerations `vdot (times,
+    nv)` and multipliers `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in
+    `solution.names`; `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are
+    dependent at the start; `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of
+    `RESULTS` (values are NaN from a failure on); `start_rank`, the rank of the state at the start; `events`, the log of
+    events if there were any to watch; `computed`, the snapshots of an analysis that computes these itself;
+    `force_changes`, the parameters of forces that events have changed, over time. `print(solution)` shows the verdict
+    and the ranges of the coordinates.
     """
 
     mechanism: Mechanism
@@ -103,6 +103,7 @@ class Solution(eqx.Module):
     ts: Float[Array, " times"]
     q: Float[Array, "times nq"]
     integrated_speeds: Float[Array, "times nv"]
+    z: Float[Array, "times nz"]
     quadratures: dict[str, Float[Array, " times"]]
     redundant: Bool[Array, ""]
     stats: dict[str, Any]
@@ -130,6 +131,8 @@ class Solution(eqx.Module):
     def _text(self) -> str:
         names, units = self.mechanism.coordinate_names, self.mechanism.coordinate_units
         columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
+        own = self.mechanism.own_states
+        columns += [(state.name, state.unit, x) for state, x in zip(own, np.asarray(self.z).T, strict=True)]
         went = RESULTS[self.result] or "successful"
         lines = [
             f"Solution at {count_of(len(self.ts), 'time')}, "
@@ -179,9 +182,10 @@ class Solution(eqx.Module):
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several quantities by name, each with time on its first axis."""
-        wanted, coordinates = checked_names("names", names, "energy"), self.mechanism.coordinate_names
-        places = {name: k for k, name in enumerate(coordinates)}
-        series = {name: part_of(self.q, (..., places[name])) for name in wanted if name in places}
+        wanted, own = checked_names("names", names, "energy"), [state.name for state in self.mechanism.own_states]
+        saved = (self.q, self.mechanism.coordinate_names), (self.z, own)
+        places = {name: (values, k) for values, each in saved for k, name in enumerate(each)}
+        series = {name: part_of(places[name][0], (..., places[name][1])) for name in wanted if name in places}
         others = tuple(name for name in wanted if name not in series)
         if others:
             series |= self._computed(others)
@@ -229,7 +233,7 @@ class Solution(eqx.Module):
         none = is_concrete(self.redundant) and not np.any(np.asarray(self.redundant))
         closed = "num_steps" in self.stats and isinstance(self.formulation, Stabilized | AbstractProjectedFormulation)
         redundant = False if none else self.redundant
-        arrays = self.ts, self.q, self.integrated_speeds
+        arrays = self.ts, self.q, self.integrated_speeds, self.z
         return Motion(self.mechanism, self.formulation, self.force_changes, redundant, *arrays, closed)
 
     def _readings(self, asked: Asked) -> Readings:
@@ -261,8 +265,8 @@ class Solution(eqx.Module):
     def state(self, index: int = -1) -> State:
         """The state at one of the times, by default the last one."""
         check_index("solution.state", index, len(self.ts), "times")
-        t, q, v = (part_of(x, index) for x in (self.ts, self.q, self.v))
-        return state_of(self.mechanism, t, q, v, self.start_rank, self.result)
+        t, q, v, z = (part_of(x, index) for x in (self.ts, self.q, self.v, self.z))
+        return state_of(self.mechanism, t, q, v, self.start_rank, self.result, z)
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
         """The reaction of a joint (or driver) on one of its bodies.
@@ -354,7 +358,7 @@ class Solution(eqx.Module):
 def at_instant(mechanism: Mechanism, state: State) -> Solution:
     """A state as a solution with a single instant, from which every channel can be read."""
     redundant = state.rank < sum(mechanism.constraint_sizes())  # also where the rank is not known
-    instant = state.t[None], state.q[None], state.v[None]
+    instant = state.t[None], state.q[None], state.v[None], state.z[None]
     return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, state.result, state.rank)
 
 

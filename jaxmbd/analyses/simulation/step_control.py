@@ -1,12 +1,13 @@
 """The choice of the solver, the step-size controller and the adjoint."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_number
@@ -135,19 +136,34 @@ def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) 
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of the coordinates and quadratures in `(q, v, quadratures)`; infinite if a speed is not finite.
+    """The norm of the coordinates and of `z` in `(q, v, z)`; infinite if a speed is not finite.
 
     Finite speeds are not included, as in index-2 and index-3 codes: near a singular position the speeds may have noise
     that the next evaluation removes, but no reduction of the step size does.
     """
-    q, v, quadratures = y
-    norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, quadratures]) ** 2))
-    return jnp.where(jnp.all(jnp.isfinite(v)), norm, jnp.inf)
+    return jnp.where(jnp.all(jnp.isfinite(y[1])), _norm(y, False), jnp.inf)
 
 
 def state_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of coordinates, speeds and quadratures."""
-    return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
+    """The norm of coordinates, speeds and `z`."""
+    return _norm(y, True)
+
+
+def _norm(y: tuple[Array, Array, Array], speeds: bool) -> Array:
+    errors = jnp.concatenate(y)
+    return jnp.sqrt(jnp.sum(error_weights(y, speeds).astype(errors.dtype) * errors**2))
+
+
+def error_weights(y: Sequence[Array], speeds: bool) -> Float[np.ndarray, " n"]:
+    """The weight of each squared error in `(q, v, z, …)`: the squared norm is the mean over the motion, that is over
+    the coordinates and, if they are controlled, the speeds, plus the mean over `z`. What follows has no weight.
+
+    With one mean over everything a motor would loosen the control of the bodies that it moves, and a mechanism of many
+    bodies that of its motor.
+    """
+    of_motion = 1.0 / (len(y[0]) + speeds * len(y[1]))
+    each = of_motion, speeds * of_motion, 1.0 / max(len(y[2]), 1), *(0.0 for _ in y[3:])
+    return np.concatenate([np.full(len(part), weight) for part, weight in zip(y, each, strict=True)])
 
 
 def chosen_adjoint(derivative: Adjoint) -> dfx.AbstractAdjoint:

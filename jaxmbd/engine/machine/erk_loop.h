@@ -148,22 +148,22 @@ static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const
   for (int64_t k = 0; k < m->n; k++) mine[k] = LANE_OF(y[k], l);
 }
 
-/* For each lane the root mean square of the scaled errors of the components in the norm; infinite if any is NaN, or if
-   one that is not in the norm is not finite. */
+/* For each lane the root of the weighted sum of the squares of the scaled errors; infinite if any is NaN, or if one
+   without weight is not finite. */
 static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, const V *y, const V *next, const V *f,
                                    const V h) {
   const int64_t n = STATES(m);
-  V sum = {0}, failed = {0}, count = {0};
+  V sum = {0}, failed = {0};
   for (int64_t i = 0; i < n; i++) {
     const V before = JOIN(abs, NAME)(y[i]), after = JOIN(abs, NAME)(next[i]);
     const V error = h * JOIN(combine, NAME)(m->method.e, m->method.stages, f + i, n) /
                     JOIN(fma, NAME)(JOIN(select, NAME)(JOIN(lt, NAME)(before, after), after, before), rtol, atol);
     failed += JOIN(ne, NAME)(after, after);
-    if (m->norm[i] != 0) sum = JOIN(fma, NAME)(error, error, sum), count += ALL(1);
+    if (m->norm[i] != 0) sum = JOIN(fma, NAME)(ALL(m->norm[i]) * error, error, sum);
     else failed += JOIN(not, NAME)(JOIN(is_finite, NAME)(error));
   }
-  const V mean = JOIN(sqrt, NAME)(sum / count);
-  return JOIN(select, NAME)(failed + JOIN(ne, NAME)(mean, mean), ALL(INFINITY), mean);
+  const V norm = JOIN(sqrt, NAME)(sum);
+  return JOIN(select, NAME)(failed + JOIN(ne, NAME)(norm, norm), ALL(INFINITY), norm);
 }
 
 /* The results of a lane that has finished. */

@@ -34,7 +34,7 @@ typedef struct Motion {
   int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;
   int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
-  const double *norm; /* 1 for the components of the state in the norm of the error */
+  const double *norm; /* the weights of the squared errors of the components of the state */
   Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
   Array ys, y_end, t_end, *bars;
 } Motion;

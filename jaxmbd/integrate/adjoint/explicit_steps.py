@@ -189,8 +189,8 @@ class ExplicitSteps(AbstractSteps):
 
     The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
     and another one, if any, of the same arguments for the last components of the state after each accepted step;
-    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components whose error is controlled;
-    `condition`: the index of the array that is false where the other function changes nothing.
+    `used`: the indices of `θ` among all arrays; `norm (n,)`: the weights of the squared errors, 0 where an error is not
+    controlled; `condition`: the index of the array that is false where the other function changes nothing.
     """
 
     def __init__(

@@ -169,6 +169,7 @@ def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Secti
         raise MechanismError(f"The state is {state.q.dtype}, and the mechanism {floats}; save both in one precision.")
     rank = {"rank": int(state.rank)} if int(state.rank) >= 0 else {}
     names = {"coordinates": (state.coordinate_names, state.q), "speeds": (state.speed_names, state.v)}
+    names |= {"states": (state.own_state_names, state.z)} if state.own_state_names else {}
     values = {key: Section(zip(of, numbers(np.asarray(x)), strict=True)) for key, (of, x) in names.items()}
     return Section(t=numbers(np.asarray(state.t, floats)), **rank, **values)
 
@@ -185,16 +186,19 @@ def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> Stat
         )
     place = place.at("state")
     tables = _checked(tree["state"], dict, "a table", place)
-    place.check_keys("entry of a state", tables, ("t", "rank", "coordinates", "speeds"))
+    place.check_keys("entry of a state", tables, ("t", "rank", "coordinates", "speeds", "states"))
     q = _by_name(tables.get("coordinates", {}), mechanism.coordinate_names, dtype, place.at("coordinates"))
     v = _by_name(tables.get("speeds", {}), mechanism.speed_names, dtype, place.at("speeds"))
+    own = tuple(entry.name for entry in mechanism.own_states)
+    z = _by_name(tables.get("states", {}), own, dtype, place.at("states"))
     rank = tables.get("rank")
     if rank is not None:
         rows = sum(mechanism.constraint_sizes())
         if type(rank) is not int or not 0 <= rank <= rows:
             raise place.at("rank").error(f"must be a whole number from 0 to {rows}, got {rank!r}.")
     t = _finite(tables.get("t", 0.0), dtype, place.at("t"))
-    return state_of(mechanism, constant(t), constant(q), constant(v), rank_number(-1 if rank is None else rank))
+    known = rank_number(-1 if rank is None else rank)
+    return state_of(mechanism, constant(t), constant(q), constant(v), known, z=constant(z))
 
 
 def _by_name(values: Any, names: tuple[str, ...], dtype: Any, place: Place) -> np.ndarray:

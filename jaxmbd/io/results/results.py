@@ -92,7 +92,8 @@ def state_at(data: "xr.Dataset", mechanism: Mechanism, index: int, path: Path) -
     check_mechanism(mechanism)
     if data.attrs.get("kind") != "motion" or "time" not in data.coords:
         raise MechanismError(f"{str(path)!r} holds a {data.attrs.get('kind')!r}, and states are those of a motion.")
-    names = (*mechanism.coordinate_names, *mechanism.speed_names)
+    own = [entry.name for entry in mechanism.own_states]
+    names = (*mechanism.coordinate_names, *mechanism.speed_names, *own)
     missing = [name for name in names if name not in data or data[name].dims != ("time",)]
     if missing:
         raise MechanismError(
@@ -109,5 +110,5 @@ def state_at(data: "xr.Dataset", mechanism: Mechanism, index: int, path: Path) -
         raise MechanismError(
             f"{str(path)!r} has no numbers at time {index}: the motion ended before ({data.attrs.get('result')})."
         )
-    q, v = np.split(values, [mechanism.nq])
-    return state_of(mechanism, constant(data["time"].to_numpy()[index]), constant(q), constant(v), rank_number(-1))
+    q, v, z = map(constant, np.split(values, np.cumsum([mechanism.nq, mechanism.nv])))
+    return state_of(mechanism, constant(data["time"].to_numpy()[index]), q, v, rank_number(-1), z=z)

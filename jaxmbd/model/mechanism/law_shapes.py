@@ -17,6 +17,7 @@ from jaxmbd.model.joint.joint import (
 )
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.states import AbstractOwnStates
 
 Shapes = tuple[Any, ...]
 
@@ -24,10 +25,12 @@ Shapes = tuple[Any, ...]
 def laws_in_time(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
     """The methods of a part that the equations of motion call with the time, which comes first, and their arguments."""
     t, q, v = _numbers(), _numbers(mechanism.nq), _numbers(mechanism.nv)
-    if isinstance(part, AbstractForce):
-        yield "wrenches", (t, *marker_shapes(mechanism, part))
-    elif isinstance(part, AbstractJointForce):
-        yield "effort", (t, t, t)
+    if isinstance(part, AbstractForce | AbstractJointForce):
+        is_between_markers = isinstance(part, AbstractForce)
+        arguments = (t, *(marker_shapes(mechanism, part) if is_between_markers else (t, t)))
+        yield "wrenches" if is_between_markers else "effort", arguments
+        if isinstance(part, AbstractOwnStates):
+            yield "own_rates", arguments
     elif isinstance(part, GeneralizedForce):
         yield "generalized", (t, q, v)
     elif isinstance(part, GlobalConstraint):

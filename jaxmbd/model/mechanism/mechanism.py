@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from jaxmbd.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
@@ -41,6 +43,7 @@ from jaxmbd.model.mechanism.validation import (
     named_joints,
 )
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
+from jaxmbd.model.states import OwnState, entries_of, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
@@ -288,6 +291,32 @@ class Mechanism(eqx.Module):
     def speed_units(self) -> tuple[str, ...]:
         """Units of the entries of `v`; empty with `GeneralizedSpeeds`, whose units are not known."""
         return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)
+
+    def _stateful(self) -> list[Any]:
+        """The parts with states of their own, in the order of their states."""
+        return [part for force in self.forces for part in stateful(force)]
+
+    @property
+    def own_states(self) -> tuple[OwnState, ...]:
+        """The states of parts, with their names, units and sizes: `"motor.current"`, one for each entry of `z`."""
+        return tuple(
+            state._replace(name=f"{part.name}.{state.name}") for part in self._stateful() for state in entries_of(part)
+        )
+
+    @property
+    def z(self) -> Float[Array, " nz"]:
+        """The values that the parts hold of their states, at which a motion starts."""
+        values = [value for part in self._stateful() for value in values_of(part)]
+        return jnp.concatenate(values) if values else jnp.zeros(0, self.bodies[0].mass.dtype)
+
+    def with_own_states(self, z: Float[Array, " nz"]) -> "Mechanism":
+        """The same mechanism with other values of the states of its parts, unchecked."""
+        forces, rest = [], z
+        for force in self.forces:
+            count = sum(jnp.size(value) for part in stateful(force) for value in values_of(part))
+            forces.append(with_values(force, rest[:count]) if count else force)
+            rest = rest[count:]
+        return self.replaced(forces=forces)
 
     def tree_joints(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints of the spanning tree, one for each branch."""

@@ -43,8 +43,8 @@ class MotionKernel(NamedTuple):
     `name`: as that of the call of the virtual machine; `parts`: the programs, the last one that of what happens after a
     step if `has_after`; `buffers`: operands and results in the order of the call; `arrays`: what those that belong to
     no program are in `motion.h`, with `pull.` in front for the program that pulls back, and empty for the cotangent of
-    a parameter; `tableau`: `a, b, c, e` and the polynomials of the dense output, side by side; `norm (n,)`: 1 for
-    components in the norm of the error; `settings`: by their names in `motion.h`.
+    a parameter; `tableau`: `a, b, c, e` and the polynomials of the dense output, side by side; `norm (n,)`: the
+    weights of the squared errors; `settings`: by their names in `motion.h`.
     """
 
     name: str

@@ -1,0 +1,95 @@
+"""States of parts: what a motor, a valve, a bristle or a filter remembers, beside the coordinates and speeds of bodies.
+
+The state of a mechanism is `(q, v, z)`: coordinates, speeds, and the states of its parts one after another, with
+
+    ż = g(t, q, v, z),   M v̇ + Cᵀ λ = F(t, q, v, z)
+
+A part holds its states in fields, so that its laws read them as they read any other number. The values that it is made
+with are those at which a motion starts; the analyses put those of an instant in their place
+(`Mechanism.with_own_states`).
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class OwnState(NamedTuple):
+    """A state of a part: the name of the field that holds it, its unit, and its typical size.
+
+    The size is a number of that unit, 1e5 for a pressure in Pa. In terms of it, the error of a state is controlled
+    together with those of coordinates in metres and radians.
+    """
+
+    name: str
+    unit: str
+    size: float = 1.0
+
+
+class AbstractOwnStates(eqx.Module):
+    """A part with states `z (k,)` of its own: the numbers in the fields that `own_states` names, one after another.
+
+    A force derives from this class beside `AbstractForce` or `AbstractJointForce`. `at` is what the law of the part
+    takes besides the time: `(coordinate, rate)` of a force along a coordinate, `(frames, rates)` of one between
+    markers.
+    """
+
+    @property
+    @abc.abstractmethod
+    def own_states(self) -> tuple[OwnState, ...]:
+        """The states, each in the field of its name, a number or an array."""
+
+    @abc.abstractmethod
+    def own_rates(self, t: Array, *at: Any) -> Float[Array, " k"]:
+        """The rates `ż`."""
+
+    @abc.abstractmethod
+    def steady(self, t: Array, *at: Any) -> Float[Array, " k"]:
+        """The states at which the rates are zero, for an equilibrium. A state that has none there, such as an integral,
+        keeps its value."""
+
+
+def _is_stateful(part: Any) -> bool:
+    return isinstance(part, AbstractOwnStates)
+
+
+def stateful(part: Any) -> list[Any]:
+    """The parts with states in a part: itself, or one that it holds, such as a force that it scales."""
+    return [x for x in jax.tree.leaves(part, is_leaf=_is_stateful) if _is_stateful(x)]
+
+
+def entries_of(part: AbstractOwnStates) -> list[OwnState]:
+    """One state for each number, `"z[1]"` in an array."""
+    found = []
+    for state in part.own_states:
+        shape = jnp.shape(getattr(part, state.name))
+        places = ("[" + ",".join(map(str, index)) + "]" if shape else "" for index in np.ndindex(shape))
+        found += [state._replace(name=state.name + place) for place in places]
+    return found
+
+
+def values_of(part: AbstractOwnStates) -> list[Array]:
+    """The numbers of the states, each as an array of one axis."""
+    return [jnp.ravel(getattr(part, state.name)) for state in part.own_states]
+
+
+def with_values(part: Any, values: Array) -> Any:
+    """A part with other numbers of the states of all that it holds, in the order of `stateful`."""
+    rest = values
+
+    def changed(x: Any) -> Any:
+        nonlocal rest
+        if not _is_stateful(x):
+            return x
+        names, new = [state.name for state in x.own_states], []
+        for old in (getattr(x, name) for name in names):
+            new.append(jnp.reshape(rest[: jnp.size(old)], jnp.shape(old)))
+            rest = rest[jnp.size(old) :]
+        return eqx.tree_at(lambda p: [getattr(p, name) for name in names], x, new)
+
+    return jax.tree.map(changed, part, is_leaf=_is_stateful)
