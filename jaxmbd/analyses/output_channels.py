@@ -35,6 +35,7 @@ from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor import Measure, Readings, Scaled
+from jaxmbd.model.states import no_states
 from jaxmbd.space.rotation import angles
 
 TIME = "t"
@@ -52,7 +53,7 @@ class Snapshot(eqx.Module):
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     lam: Float[Array, " m"]
-    z: Float[Array, " nz"] = eqx.field(default_factory=lambda: jnp.zeros(0))
+    z: Float[Array, " nz"] = eqx.field(default_factory=no_states)
 
     @classmethod
     def at_rest(cls, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> "Snapshot":

@@ -9,6 +9,7 @@ from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.arrays import Scalar, constant
 from jaxmbd.errors import MechanismError, is_one_of, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.states import no_states
 from jaxmbd.printing import by_owner, count_of, format_number, readable
 
 
@@ -42,7 +43,7 @@ class State(eqx.Module):
     rank: Int[Array, ""] = eqx.field(default_factory=lambda: rank_number(-1))
     result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
     units: tuple[str, ...] = eqx.field(static=True, default=())
-    z: Float[Array, " nz"] = eqx.field(default_factory=lambda: jnp.zeros(0))
+    z: Float[Array, " nz"] = eqx.field(default_factory=no_states)
     own_state_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __repr__(self) -> str:

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import combined, constant
+
 
 class OwnState(NamedTuple):
     """A state of a part: the name of the field that holds it, its unit, and its typical size.
@@ -63,6 +65,11 @@ def stateful(part: Any) -> list[Any]:
     return [x for x in jax.tree.leaves(part, is_leaf=_is_stateful) if _is_stateful(x)]
 
 
+def no_states() -> Float[Array, "0"]:
+    """The states of a mechanism whose parts have none."""
+    return constant(np.zeros(0, jnp.result_type(float)))
+
+
 def entries_of(part: AbstractOwnStates) -> list[OwnState]:
     """One state for each number, `"z[1]"` in an array."""
     found = []
@@ -75,7 +82,7 @@ def entries_of(part: AbstractOwnStates) -> list[OwnState]:
 
 def values_of(part: AbstractOwnStates) -> list[Array]:
     """The numbers of the states, each as an array of one axis."""
-    return [jnp.ravel(getattr(part, state.name)) for state in part.own_states]
+    return [combined("ravel", getattr(part, state.name)) for state in part.own_states]
 
 
 def with_values(part: Any, values: Array) -> Any:

@@ -8,9 +8,10 @@ simplified Newton iteration separates into one system per eigenvalue `s`, of the
     [ C + G/s          0  ] [ δλ/s ]
 
 where `K` and `D` are the derivatives of `M a − F + Cᵀ λ` with respect to the coordinates (along speeds) and to the
-speeds, and `G` that of `Φ̇` with respect to the coordinates, all at the middle stage. The matrices are factored once per
-step. With this scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The iteration
-itself is not differentiated: the derivative of the stages follows from the implicit function theorem.
+speeds, and `G` that of `Φ̇` with respect to the coordinates, all at the middle stage. States of parts, with `Z = z₀ + h
+A g`, are eliminated first: `δz = (s − g_z)⁻¹ (r_z + (g_v + g_q/s) δv)`. The matrices are factored once per step. With
+this scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The iteration itself is
+not differentiated: the derivative of the stages follows from the implicit function theorem.
 
 Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
 """
@@ -28,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Num
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.equations.saddle_point import proximal_shift
 
 _IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
@@ -87,10 +89,11 @@ _MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
 
 
 class StageValues(eqx.Module):
-    """Coordinates, speeds and multipliers at the nodes of a step."""
+    """Coordinates, speeds, states of parts (as they are integrated) and multipliers at the nodes of a step."""
 
     q: Float[Array, "n nq"]
     v: Float[Array, "n nv"]
+    z: Float[Array, "n nz"]
     lam: Float[Array, "n m"]
 
 
@@ -102,6 +105,7 @@ class RadauStep(eqx.Module):
     h: Scalar
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
+    z: Float[Array, " nz"]
     count: int = eqx.field(static=True)
 
     @property
@@ -118,48 +122,57 @@ class RadauStep(eqx.Module):
         """Coefficients as an array in the precision of the state."""
         return jnp.asarray(numbers, self.q.dtype)
 
-    def rates(self, stages: StageValues) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"]]:
-        """The rates `q̇` at the nodes, and the accelerations `a` from `V = v₀ + h A a`."""
+    def rates(self, stages: StageValues) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"], Float[Array, "n nz"]]:
+        """The rates `q̇` at the nodes, the accelerations `a` from `V = v₀ + h A a`, and likewise the rates `ż`."""
         qdot = jax.vmap(self.equations.rate)(self.times, stages.q, stages.v)
-        return qdot, self.as_array(self.tableau.inverse) @ (stages.v - self.v[None]) / self.h
+        slopes = lambda at_nodes, start: self.as_array(self.tableau.inverse) @ (at_nodes - start[None]) / self.h  # noqa: E731
+        return qdot, slopes(stages.v, self.v), slopes(stages.z, self.z)
 
     def reached(self, stages: StageValues) -> Float[Array, "n nq"]:
         """The coordinates at the nodes, `q₀ + h A q̇`."""
         return self.q[None] + self.h * self.as_array(self.tableau.matrix) @ self.rates(stages)[0]
 
     def residual(self, stages: StageValues) -> Float[Array, "n rows"]:
-        """The residuals of the equations of motion and of the velocity constraints at the nodes."""
-        each = self.times, stages.q, stages.v, self.rates(stages)[1], stages.lam
+        """The residuals of the equations of motion, of the velocity constraints and of the states of parts at the
+        nodes."""
+        _, a, zdot = self.rates(stages)
+        each = self.times, stages.q, stages.v, stages.z, a, zdot, stages.lam
         return jax.vmap(lambda *x: _residual(self.equations, *x))(*each)
 
 
-def _residual(equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Array) -> Float[Array, " rows"]:
-    """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇`."""
-    at = equations.at(t, q)
-    return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v)])
+def _residual(
+    equations: Equations, t: Scalar, q: Array, v: Array, z: Array, a: Array, zdot: Array, lam: Array
+) -> Float[Array, " rows"]:
+    """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇` and `ż − g`."""
+    at = at_integrated(equations, z).at(t, q)
+    dynamic = at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam
+    return jnp.concatenate([dynamic, at.velocity(v), zdot - integrated_rates(at, v)])
 
 
 class LinearizedStages(eqx.Module):
     """The equations linearised at the middle stage of a guess.
 
-    `N`, with `q̇ = N v`; `along` and `by_speed`, the derivatives of the residual with respect to the coordinates (along
-    speeds) and to the speeds. `shift` keeps the matrices regular if constraint rows are dependent; the solution does
-    not depend on it.
+    `N`, with `q̇ = N v`; `along`, `by_speed` and `by_state`, the derivatives of the residual with respect to the
+    coordinates (along speeds), to the speeds and to the states of parts. `shift` keeps the matrices regular if
+    constraint rows are dependent; the solution does not depend on it.
     """
 
     M: Float[Array, "nv nv"]
     N: Float[Array, "nq nv"]
     along: Float[Array, "rows nv"]
     by_speed: Float[Array, "rows nv"]
+    by_state: Float[Array, "rows nz"]
     shift: Float[Array, " m"]
 
     def __init__(self, step: RadauStep, guess: StageValues) -> None:
-        t, q, v, a, lam = (x[step.count // 2] for x in (step.times, guess.q, guess.v, step.rates(guess)[1], guess.lam))
+        _, a, zdot = step.rates(guess)
+        each = step.times, guess.q, guess.v, guess.z, a, zdot, guess.lam
+        t, q, v, z, a, zdot, lam = (x[step.count // 2] for x in each)
         at = step.equations.at(t, q)
         self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
-        residual = lambda x, v: _residual(step.equations, t, q + self.N @ x, v, a, lam)  # noqa: E731
-        self.along, self.by_speed = jax.jacfwd(residual, (0, 1))(jnp.zeros_like(v), v)
-        C = self.by_speed[len(v) :]
+        residual = lambda x, v, z: _residual(step.equations, t, q + self.N @ x, v, z, a, zdot, lam)  # noqa: E731
+        self.along, self.by_speed, self.by_state = jax.jacfwd(residual, (0, 1, 2))(jnp.zeros_like(v), v, z)
+        C = self.by_speed[len(v) : len(v) + len(lam)]
         scales = step.equations.scales.rows
         largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
         self.shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
@@ -169,16 +182,29 @@ class StageSystem:
     """The factored matrix of the iteration for one eigenvalue `s` of `(h A)⁻¹`."""
 
     def __init__(self, linear: LinearizedStages, s: Num[Array, ""]) -> None:
-        self.s, self.nv = s, linear.M.shape[0]
-        matrix = (linear.by_speed + linear.along / s).at[: self.nv].divide(s).at[: self.nv].add(linear.M)
-        C = linear.by_speed[self.nv :]
+        self.s, self.nv, rows = s, len(linear.M), len(linear.M) + len(linear.shift)
+        by_motion, self.own_by_motion = jnp.split(linear.by_speed + linear.along / s, [rows])
+        self.by_state, own = jnp.split(linear.by_state, [rows])
+        self.own_factors = (
+            jax.scipy.linalg.lu_factor(s * jnp.eye(len(own), dtype=own.dtype) + own) if len(own) else None
+        )
+        by_motion = by_motion - self.by_state @ self._own(self.own_by_motion)
+        matrix = by_motion.at[: self.nv].divide(s).at[: self.nv].add(linear.M)
+        C = linear.by_speed[self.nv : rows]
         right = jnp.concatenate([C.T, -jnp.diag(linear.shift)])
         self.factors = jax.scipy.linalg.lu_factor(jnp.concatenate([matrix, right.astype(matrix.dtype)], axis=1))
 
     def solve(self, residual: Num[Array, " rows"]) -> Num[Array, " rows"]:
-        """The change `(δv, δλ)` that has this linearised residual."""
+        """The change `(δv, δλ, δz)` that has this linearised residual."""
+        residual, of_states = jnp.split(residual, [len(self.by_state)])
+        residual = residual - self.by_state @ self._own(of_states)
         x = jax.scipy.linalg.lu_solve(self.factors, residual.at[: self.nv].divide(self.s))
-        return x.at[self.nv :].multiply(self.s)
+        states = self._own(of_states - self.own_by_motion @ x[: self.nv])
+        return jnp.concatenate([x.at[self.nv :].multiply(self.s), states])
+
+    def _own(self, x: Num[Array, "nz *k"]) -> Num[Array, "nz *k"]:
+        """`(s − g_z)⁻¹ x`."""
+        return x if self.own_factors is None else jax.scipy.linalg.lu_solve(self.own_factors, x)
 
 
 @eqx.filter_custom_jvp
@@ -193,7 +219,8 @@ def solve_stages(
     def improve(carry: Any) -> Any:
         old, previous_size, _, count = carry
         change = _newton_change(step.tableau, systems, step.residual(old))
-        new = StageValues(old.q, old.v - change[:, :nv], old.lam - change[:, nv:])
+        of_v, of_lam, of_z = jnp.split(change, [nv, nv + old.lam.shape[1]], axis=1)
+        new = StageValues(old.q, old.v - of_v, old.z - of_z, old.lam - of_lam)
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
         size = _relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
@@ -238,10 +265,13 @@ def _as_typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
 
 
 def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
-    """The relative change of two iterates: of the coordinates, and of the speeds, scaled by no less than `q / h`."""
+    """The relative change of two iterates: of the coordinates, of the speeds, scaled by no less than `q / h`, and of
+    the states of parts, scaled by no less than their sizes."""
     extent = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
     speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)
-    return jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
+    states = jnp.max(jnp.abs(new.z - old.z), initial=0.0) / jnp.max(jnp.abs(new.z), initial=1.0)
+    motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
+    return jnp.maximum(motion, states)
 
 
 @solve_stages.def_jvp
@@ -253,8 +283,8 @@ def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
 
     def residual(flat: Array, step: RadauStep) -> Array:
         x = unravel(flat)
-        forces, rates = jnp.split(step.residual(x), [len(step.v)], axis=1)
-        return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, rates)])
+        forces, rates, own = jnp.split(step.residual(x), [len(step.v), len(step.v) + x.lam.shape[1]], axis=1)
+        return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, own, rates)])
 
     _, tangent = eqx.filter_jvp(lambda s: residual(flat, s), (step,), (step_tangent,))
     J, of_multipliers = jax.jacfwd(residual)(flat, step), jnp.tile(linear.shift, len(stages.lam))

@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import combined, constant
 from jaxmbd.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
@@ -307,7 +309,7 @@ class Mechanism(eqx.Module):
     def z(self) -> Float[Array, " nz"]:
         """The values that the parts hold of their states, at which a motion starts."""
         values = [value for part in self._stateful() for value in values_of(part)]
-        return jnp.concatenate(values) if values else jnp.zeros(0, self.bodies[0].mass.dtype)
+        return combined("concatenate", values) if values else constant(np.zeros(0, self.bodies[0].mass.dtype))
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Mechanism":
         """The same mechanism with other values of the states of its parts, unchecked."""
