@@ -72,6 +72,7 @@ def in_both_spaces() -> dict[str, Call]:
             "Force": call(space.Force, "s", on, np.ones(dim), frame="body"),
             "Torque": call(space.Torque, "s", on, 1.0 if dim == 2 else np.ones(3)),
             "JointForce": call(space.JointForce, "s", "O.angle", 1.0),
+            "DCMotor": call(space.DCMotor, "s", "O.angle", 1.0, 1.0, 0.1, 0.1, 2.0, 0.5),
             "JointFriction": call(space.JointFriction, "s", "O.angle", 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
             "JointSpringDamper": call(space.JointSpringDamper, "s", "O.angle", 1.0, 1.0, 1.0, 0.5),
             "JointStop": call(space.JointStop, "s", "O.angle", -1.0, 1.0, 10.0, 1.0, 1.5),

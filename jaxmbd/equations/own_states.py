@@ -27,7 +27,8 @@ def split_integrated(
 ) -> tuple[Float[Array, "*times nz"], Float[Array, "*times k"]]:
     """The states of parts, and the quadratures."""
     sizes = _sizes(mechanism, integrated.dtype)
-    return integrated[..., : len(sizes)] * sizes, integrated[..., len(sizes) :]
+    own, quadratures = jnp.split(integrated, [len(sizes)], axis=-1)
+    return own * sizes[(None,) * (own.ndim - 1)], quadratures
 
 
 def at_integrated(equations: Equations, integrated: Float[Array, " n"]) -> Equations:

@@ -134,6 +134,7 @@ SCALED = (
     pl.Gravity(9.81),
     pl.SpringDamper("spring", pl.ground.at(1.0), BAR.at(), 3.0),
     pl.JointFriction("friction", "O.angle", 0.1),
+    pl.DCMotor("motor", "O.angle", 24.0, 1.0, 0.01, 0.05, 10.0, 2.0),
     pl.GeneralizedForce("stir", laws.stir, jnp.asarray([0.3, 0.1], float)),
 )
 

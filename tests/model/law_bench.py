@@ -61,6 +61,8 @@ def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, la
         energy = lambda step: equations.potential_energy(t, equations.retract(t, q, step))  # noqa: E731
         potential, slope = jax.value_and_grad(energy)(jnp.zeros_like(v))
         found |= {"force": equations.force(t, q, v), "potential": potential, "slope": slope}
+        names = [state.name for state in equations.mechanism.own_states]
+        found |= {"own rates": dict(zip(names, equations.at(t, q).own_rates(v), strict=True))}
     else:
         names = [sensor.name for sensor in mechanism.sensors]
         found |= {"readings": channel_values(equations, names, Snapshot(t, q, v, a, lam))}

@@ -58,6 +58,14 @@ class Slopes(NamedTuple):
 WITHOUT = ("C", "reactions", "potential")
 
 
+BY_NAME = ("readings", "own rates")  # numbers of one part each
+
+
+def owner(name: str) -> str:
+    """The unit of a reading, or of a state of a part."""
+    return laws.unit(name.removesuffix(".current"))
+
+
 def weights(b: Bench) -> dict[str, Any]:
     """A random weight for each number that the equations give."""
     rng = np.random.default_rng(11)
@@ -74,12 +82,10 @@ def shares(b: Bench, units: list[str]) -> dict[str, Any]:
     by_body = [number[laws.unit(body.name)] for body in b.mechanism.bodies]
     by_speed = np.repeat(by_body, b.width)
     places = {len(by_row): by_row} | {len(by_speed): by_speed}
-    kept = {key: value for key, value in b.at.items() if key not in (*WITHOUT, "readings")}
+    kept = {key: value for key, value in b.at.items() if key not in (*WITHOUT, *BY_NAME)}
     found: dict[str, Any] = {key: by_row if key in ("phi", "velocity", "gamma") else by_speed for key in kept}
     assert all(len(x) in places for x in kept.values())
-    return found | (
-        {"readings": {name: number[laws.unit(name)] for name in b.at["readings"]}} if "readings" in b.at else {}
-    )
+    return found | {key: {name: number[owner(name)] for name in b.at[key]} for key in BY_NAME if key in b.at}
 
 
 @cache
@@ -97,7 +103,7 @@ def slopes(space: str, kind: str) -> Slopes:
     def by_unit(arrays: Any) -> np.ndarray:
         found, total = b(T, b.q, b.v, arrays), np.zeros(len(units))
         for key, weight in w.items():
-            if key == "readings":
+            if key in BY_NAME:
                 for name, x in found[key].items():
                     total[share[key][name]] += np.sum(weight[name] * x)
             else:

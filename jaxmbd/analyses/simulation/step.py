@@ -57,7 +57,7 @@ def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> Sta
     lib = np if is_concrete(state.t, duration) else jnp
     ts = lib.asarray(state.t) + lib.stack([lib.zeros_like(duration), duration]).astype(state.q.dtype)
     end = simulate(mechanism, state, ts, **{"continued": True, "max_steps": _MOST_STEPS, **settings}).state(-1)
-    values = lambda s: (s.t, s.q, s.v, s.result)  # noqa: E731
+    values = lambda s: (s.t, s.q, s.v, s.z, s.result)  # noqa: E731
     return eqx.tree_at(values, state, values(end))
 
 

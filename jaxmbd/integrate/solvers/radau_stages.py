@@ -267,7 +267,8 @@ def _as_typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
 def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
     """The relative change of two iterates: of the coordinates, of the speeds, scaled by no less than `q / h`, and of
     the states of parts, scaled by no less than their sizes."""
-    extent = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
+    # The start alone is no measure: all angles may be zero there.
+    extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=jnp.finfo(step.q.dtype).tiny)
     speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)
     states = jnp.max(jnp.abs(new.z - old.z), initial=0.0) / jnp.max(jnp.abs(new.z), initial=1.0)
     motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
