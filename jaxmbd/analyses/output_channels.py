@@ -27,6 +27,7 @@ from jaxmbd.checks import checked_names
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.reactions import at_joint, reactions, transmitted
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
@@ -209,11 +210,11 @@ class Reader:
 
     @cached_property
     def _reactions(self) -> list[Float[Array, "parts markers efforts"]]:
-        return self.position.reactions(self.at.lam)
+        return reactions(self.position, self.at.lam)
 
     @cached_property
     def _transmitted(self) -> Float[Array, "bodies efforts"]:
-        return self.position.transmitted(self.at.v, self.at.vdot, self.at.lam)
+        return transmitted(self.position, self.at.v, self.at.vdot, self.at.lam)
 
     # Where parts are found by name: with many parts, looking them up one by one would take longer than all else.
 
@@ -259,7 +260,7 @@ class Reader:
         marker."""
         if name not in self._wrenches:
             if name in self.mechanism.tree.joints:
-                self._wrenches[name] = self.position.at_joint(name, self._transmitted)
+                self._wrenches[name] = at_joint(self.position, name, self._transmitted)
             else:
                 group, place = self._groups[name]
                 self._wrenches[name] = self._reactions[group][place]

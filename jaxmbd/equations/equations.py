@@ -37,7 +37,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_n
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import SymmetricMatrix
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, vstack
-from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
+from jaxmbd.space.vectors import nearest_turn
 
 
 class Equations(eqx.Module):
@@ -459,54 +459,6 @@ class Configuration:
     def potential_energy(self) -> Scalar:
         """Potential energy [J] of gravity, springs and contacts."""
         return self.parts.potential(self.t, self.bodies)
-
-    # --- reactions --------------------------------------------------------------------------------------
-
-    def reactions(self, lam: Float[Array, " m"]) -> list[Float[Array, "parts markers twist"]]:
-        """For each group, the reaction wrench on the body at each marker, from the multipliers, in world axes."""
-        wrenches = self.parts.rows(ConstraintRows.wrenches, self.t, self.bodies)
-        multipliers = self.equations.multipliers(lam)[0]
-        return [-jnp.einsum("prks,pr->pks", w, x) for w, x in zip(wrenches, multipliers, strict=True)]
-
-    def transmitted(self, v: Array, vdot: Array, lam: Float[Array, " m"]) -> Float[Array, "bodies twist"]:
-        """The wrench that the inboard tree joint of each body transmits to it, about the world's origin.
-
-        A tree joint has no multipliers. By Newton-Euler recursion it transmits the sum of
-        `M_b V̇ − W + C_bᵀ λ` over the body's subtree.
-        """
-        residual = self.momenta(self.accelerations(v, vdot))
-        residual = residual - self.parts.efforts(self.t, self.bodies, self.twists(v))
-        residual = residual + self.parts.constraint_force(self.blocks, self.equations.multipliers(lam)[0])
-        bodies = jax.tree.map(lambda x: x[:-1], self.bodies.frames)
-        wrenches = jax.vmap(lambda body, f: shift_wrench(self.space.in_world(body, f), -body.position))(
-            bodies, residual
-        )
-        return self.placement.subtree_sum(wrenches)
-
-    def at_joint(self, name: str, transmitted: Float[Array, "bodies twist"]) -> Float[Array, "markers twist"]:
-        """The wrench at each marker of a tree joint, from the `transmitted` wrenches, in world axes.
-
-        It does no work along the joint: what users' functions of all coordinates add there is no reaction.
-        """
-        branch = next(branch for branch in self.mechanism.tree.branches if branch.joint == name)
-        points, wrench = self.near(self.mechanism[name].markers).stack.position, transmitted[branch.child]
-        if self.equations.acts_on_coordinates and branch.v[0] < branch.v[1]:
-            axes = jax.vmap(lambda axis: shift_velocity(axis, points[1]))(self.placement.joint_axes()[slice(*branch.v)])
-            wrench = shift_wrench(_without_work(shift_wrench(wrench, points[1]), axes, self.space.dim), -points[1])
-        signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
-        return jnp.stack([s * shift_wrench(wrench, p) for s, p in zip(signs, points, strict=True)])
-
-
-def _without_work(
-    wrench: Float[Array, " twist"], axes: Float[Array, "speeds twist"], dim: int
-) -> Float[Array, " twist"]:
-    """The wrench without its moment about each axis that turns, and without its force along each other axis.
-
-    The axes are relative velocities at the point that the wrench is about.
-    """
-    turns = jnp.any(axes[:, dim:] != 0, axis=1)[:, None]
-    drives = jnp.concatenate([jnp.where(turns, 0.0, axes[:, :dim]), axes[:, dim:]], axis=1)
-    return wrench - jnp.linalg.solve(axes @ drives.T, axes @ wrench) @ drives
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

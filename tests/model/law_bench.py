@@ -19,6 +19,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.engine import as_program
+from jaxmbd.equations.reactions import reactions
 from tests.model import laws, laws_planar, laws_spatial
 from tests.model.laws import Case, base
 
@@ -55,7 +56,7 @@ def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, la
             "C": equations.jacobian(t, q),
             "velocity": equations.velocity(t, q, v),
             "gamma": equations.gamma(t, q, v),
-            "reactions": equations.at(t, q).reactions(lam),
+            "reactions": reactions(equations.at(t, q), lam),
         }
     elif kind == "forces":
         energy = lambda step: equations.potential_energy(t, equations.retract(t, q, step))  # noqa: E731

@@ -12,6 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
+from jaxmbd.equations.reactions import reactions
 from tests.model import laws
 
 pytestmark = pytest.mark.slow  # the laws of each space have quick tests of their own
@@ -218,18 +219,18 @@ def found(space: str) -> Found:
         q = equations.normalize(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return motion, equations.at(t, q).reactions(motion.lam), channel_values(equations, READINGS, at)
+        return motion, reactions(equations.at(t, q), motion.lam), channel_values(equations, READINGS, at)
 
     motion, groups, readings = jax.jit(everything)(q, v)
     equations = mbd.Equations(mechanism)
     names = [part.name for part in mechanism.constraints()]
     pairs = zip(equations.parts.joints, groups, strict=True)
-    reactions = {names[i]: np.asarray(w) for g, x in pairs for i, w in zip(g.members, x, strict=True)}
+    loads = {names[i]: np.asarray(w) for g, x in pairs for i, w in zip(g.members, x, strict=True)}
     bodies = len(mechanism.bodies)
     qdot = np.asarray(motion.qdot)[: bodies * len(mechanism.space.coordinates)].reshape(bodies, -1)
     rate, vdot = (np.asarray(x).reshape(bodies, -1) for x in (motion.rate, motion.vdot))
     multiplier = np.asarray(motion.lam)[[name == "gear" for name, _ in mechanism.row_labels()]]
-    return Found(qdot, rate, vdot, reactions, multiplier, jax.tree.map(np.asarray, readings))
+    return Found(qdot, rate, vdot, loads, multiplier, jax.tree.map(np.asarray, readings))
 
 
 def close(space: np.ndarray, plane: np.ndarray, tolerance: float = TOLERANCE) -> None:
