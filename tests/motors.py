@@ -52,8 +52,14 @@ class Creep(AbstractForce, AbstractOwnStates):
     stiffness: Float[Array, " n"] = eqx.field(converter=as_float)
     damping: Float[Array, " n"] = eqx.field(converter=as_float)
     x: Float[Array, " n"] = eqx.field(converter=as_float)
-    markers = property(lambda self: (self.a, self.b))
-    own_states = property(lambda self: (OwnState("x", "m", 0.1),))
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.a, self.b
+
+    @property
+    def own_states(self) -> tuple[OwnState, ...]:
+        return (OwnState("x", "m", 0.1),)
 
     def _forces(self, frames: Sequence[Any]) -> tuple[Array, Array]:
         d = frames[1].position - frames[0].position
@@ -67,11 +73,11 @@ class Creep(AbstractForce, AbstractOwnStates):
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
         return 0.5 * jnp.sum(self._forces(frames)[1] ** 2 / self.stiffness)
 
-    def own_rates(self, t: Scalar, *at: Any) -> Array:
-        return self._forces(at[0])[1] / self.damping
+    def own_rates(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
+        return self._forces(frames)[1] / self.damping
 
-    def steady(self, t: Scalar, *at: Any) -> Array:
-        return jnp.full(self.x.shape, jnp.linalg.norm(at[0][1].position - at[0][0].position))
+    def steady(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
+        return jnp.full(self.x.shape, jnp.linalg.norm(frames[1].position - frames[0].position))
 
 
 def current_at(ts: np.ndarray, speed: float, inductance: Any = INDUCTANCE) -> Any:

@@ -111,7 +111,7 @@ def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeSc
 def _largest(names: Sequence[str], sizes: np.ndarray) -> tuple[str, ...]:
     """Return the names of the largest components, at most three."""
     share = sizes / max(sizes.max(), np.finfo(float).tiny)
-    return tuple([names[i] for i in np.argsort(-share) if share[i] > _MOVES][:3])
+    return tuple(names[int(i)] for i in np.argsort(-share)[:3] if share[i] > _MOVES)
 
 
 @cached_on_disk

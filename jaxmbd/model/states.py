@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import combined, constant
+from jaxmbd.arrays import Scalar, combined, constant
 
 
 class OwnState(NamedTuple):
@@ -36,9 +36,8 @@ class OwnState(NamedTuple):
 class AbstractOwnStates(eqx.Module):
     """A part with states `z (k,)` of its own: the numbers in the fields that `own_states` names, one after another.
 
-    A force derives from this class beside `AbstractForce` or `AbstractJointForce`. `at` is what the law of the part
-    takes besides the time: `(coordinate, rate)` of a force along a coordinate, `(frames, rates)` of one between
-    markers.
+    A force derives from this class beside `AbstractForce` or `AbstractJointForce`. `at` and `rates` are what the law of
+    the part takes besides the time: the coordinate and its rate, or the frames of the markers and their rates.
     """
 
     @property
@@ -47,11 +46,11 @@ class AbstractOwnStates(eqx.Module):
         """The states, each in the field of its name, a number or an array."""
 
     @abc.abstractmethod
-    def own_rates(self, t: Array, *at: Any) -> Float[Array, " k"]:
+    def own_rates(self, t: Scalar, at: Any, rates: Any, /) -> Float[Array, " k"]:
         """The rates `ż`."""
 
     @abc.abstractmethod
-    def steady(self, t: Array, *at: Any) -> Float[Array, " k"]:
+    def steady(self, t: Scalar, at: Any, rates: Any, /) -> Float[Array, " k"]:
         """The states at which the rates are zero, for an equilibrium. A state that has none there, such as an integral,
         keeps its value."""
 

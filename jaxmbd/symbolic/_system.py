@@ -214,7 +214,7 @@ class System(eqx.Module):
 
     def with_own_states(self, z: Sequence[Number] | Array) -> "System":
         """The same system at other states of parts, those that the pieces are evaluated with."""
-        return dataclasses.replace(self, mechanism=self.mechanism.with_own_states(jnp.stack([*z]) if len(z) else z))
+        return dataclasses.replace(self, mechanism=self.mechanism.with_own_states(jnp.asarray(z)))
 
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
         """The same system with some numbers of its mechanism replaced.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.extend import AbstractForce, AbstractMarker, AbstractOwnStates, OwnState
 from tests.motors import (
     CONSTANT,
     GEAR,
@@ -26,7 +28,7 @@ from tests.motors import (
 )
 
 BOTH = pytest.mark.parametrize("coordinates", ["absolute", "joint"])
-TIGHT = {"rtol": 1e-10, "atol": 1e-11}
+TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-11}
 SPEED = 3.0  # [rad/s]
 
 
@@ -180,27 +182,44 @@ def test_kinematics_takes_steady_currents(coordinates: str) -> None:
     np.testing.assert_allclose(efforts.effort("d"), weight - CONSTANT * GEAR * steady, rtol=1e-8)
 
 
-class InMillimetres(Creep):
-    """The same element with its state in another unit."""
+class InMillimetres(AbstractForce, AbstractOwnStates):
+    """An element that creeps, with its state in another unit."""
 
-    own_states = property(lambda self: (mbd.extend.OwnState("x", "mm", 100.0),))  # pyright: ignore
+    name: str = eqx.field(static=True)
+    metres: Creep
+    x: Array
 
-    def _metres(self) -> Creep:
-        return Creep(self.name, self.a, self.b, self.stiffness, self.damping, self.x / 1000)
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.metres.markers
 
-    def wrenches(self, *at: Any) -> Array:
-        return self._metres().wrenches(*at)
+    @property
+    def own_states(self) -> tuple[OwnState, ...]:
+        return (OwnState("x", "mm", 100.0),)
 
-    def own_rates(self, t: Any, *at: Any) -> Array:
-        return 1000 * self._metres().own_rates(t, *at)
+    def _now(self) -> Creep:
+        return eqx.tree_at(lambda creep: creep.x, self.metres, self.x / 1000)
+
+    def wrenches(self, t: Array, frames: Any, rates: Any) -> Array:
+        return self._now().wrenches(t, frames, rates)
+
+    def potential(self, t: Array, frames: Any) -> Array:
+        return self._now().potential(t, frames)
+
+    def own_rates(self, t: Array, frames: Any, rates: Any) -> Array:
+        return 1000 * self._now().own_rates(t, frames, rates)
+
+    def steady(self, t: Array, frames: Any, rates: Any) -> Array:
+        return 1000 * self._now().steady(t, frames, rates)
 
 
 def test_a_state_in_another_unit_gives_the_same_motion() -> None:
     """Its error is measured in terms of its size, so that the steps are the same ones."""
     found = []
-    for kind, start in ((Creep, 1.2), (InMillimetres, 1200.0)):
+    for is_other in (False, True):
         body = pl.Body("b", 1.0, 0.1, pose=(1.0, 0.0, 0.0))
-        creep = kind("creep", pl.ground.at(-0.5), body.at(), (50.0,), (2.0,), (start,))
+        creep = Creep("creep", pl.ground.at(-0.5), body.at(), (50.0,), (2.0,), (1.2,))
+        creep = InMillimetres("creep", creep, jnp.asarray([1200.0])) if is_other else creep
         slide = pl.Prismatic("S", pl.ground.at(), body.at())
         mechanism = pl.Mechanism([body], [slide], [creep], coordinates="joint")
         state = mbd.assemble(mechanism, {"S.displacement": 1.0})
