@@ -30,7 +30,7 @@ def image(kernel: MotionKernel, architecture: str) -> launcher.Image:
     """In the place of machine code for a GPU, the path of a library."""
     text, uniform = kernel.source()
     identity = hashlib.sha256(text.encode()).hexdigest()
-    library = CLibrary("stand-in", (f"{RUN}_launched",), HEADERS, lambda: text + ENTRIES, identity, ("-O1",), 2**26)
+    library = CLibrary("stand-in", (f"{RUN}_launched",), HEADERS, lambda: text + ENTRIES, identity, ("-O1",))
     path = library.loaded()._name.encode() + b"\0"
     return launcher.Image(np.frombuffer(path + bytes(-len(path) % 8), np.int64), int(identity[:15], 16), uniform)
 
@@ -39,7 +39,7 @@ def driver() -> ctypes.CDLL:
     """The driver, registered with XLA in the place of the launcher."""
     symbols = ("stand_in_launch", "stand_in_launches", "stand_in_refuse", *launcher._SYMBOLS)
     identity = hashlib.sha256(DRIVER.read_bytes()).hexdigest()
-    library = CLibrary("stand-in", symbols, ("gpu/launch.c",), DRIVER.read_text, identity, ("-O1",), 2**26).loaded()
+    library = CLibrary("stand-in", symbols, ("gpu/launch.c",), DRIVER.read_text, identity, ("-O1",)).loaded()
     library.jaxmbd_open_driver.restype = ctypes.c_char_p
     jax.ffi.register_ffi_target(launcher.TARGET, jax.ffi.pycapsule(library.stand_in_launch), platform="cpu")
     return library

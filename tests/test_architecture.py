@@ -85,7 +85,7 @@ DOORS = {
     "analyses.simulation.integration": ("machine.gpu",),
     "identification": ("calls.identity", "calls.disk_cache"),
     "sweeps": ("calls.identity", "calls.disk_cache"),
-    "cli": ("store.own_files", "machine.build_vm"),
+    "cli": ("store", "machine.build_vm"),
 }
 
 # Only these rooms draw; a scene is data for any renderer.

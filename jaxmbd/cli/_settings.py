@@ -8,7 +8,8 @@ import jax
 
 from jaxmbd import __version__
 from jaxmbd.engine.machine.build_vm import description
-from jaxmbd.engine.store.own_files import compiled_folder, limit_size, make_own_folder, size_limit
+from jaxmbd.engine.store.artefacts import remove_excess, size_limit, user_folder
+from jaxmbd.engine.store.own_files import make_own_folder
 
 # A command runs each computation once: time spent on compiler optimisations is rarely recovered.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -28,14 +29,14 @@ def keep_compiled() -> None:
     """Enable JAX's compilation cache, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or disabled it
     (`JAX_ENABLE_COMPILATION_CACHE=false`, `JAXMBD_CACHE_MIB=0`).
 
-    Files of the cache are executed, so only the user may be able to write to the folder. If all files, including those
-    of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
+    JAX executes its files without checking them, so only the user may be able to write to the folder. They count with
+    ours (`JAXMBD_CACHE_MIB`). JAX removes none, so a command does when it starts.
     """
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
-        folder = compiled_folder()
+        folder = user_folder()
         if size_limit() <= 0 or not make_own_folder(folder):
             return
-        limit_size(folder, "*", size_limit())
+        remove_excess()
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
 

@@ -5,7 +5,8 @@ On a computer without a GPU the same text runs as C (`tests/stand_in_gpu.py`).
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import diffrax as dfx
 import equinox as eqx
@@ -19,6 +20,7 @@ from jaxmbd.analyses.simulation import integration
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.gpu import launcher, nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, RUN
+from jaxmbd.engine.store import artefacts
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
 from tests.marks import slow_but
@@ -290,19 +292,50 @@ def test_a_kernel_fits_into_the_registers_of_a_gpu(case: str) -> None:
         assert int(re.findall(r"(\d+) bytes spill stores", main)[0]) <= spilled
 
 
-@with_nvrtc
-def test_a_compiled_kernel_is_stored(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher, "folders", lambda: [tmp_path / "cache"])
-    (kernel,) = kernels_of(end(family("pendulum", "joint")))
-    first = launcher.compiled(kernel, "sm_90")
-    monkeypatch.setattr(nvrtc, "cubin", lambda *_: pytest.fail("it is compiled again"))
-    again = launcher.compiled(kernel, "sm_90")
-    assert first.key == again.key
-    np.testing.assert_array_equal(first.code, again.code)
-    (path,) = (tmp_path / "cache").iterdir()
-    path.write_bytes(path.read_bytes()[:-8])  # a damaged file counts as none
-    with pytest.raises(pytest.fail.Exception, match="compiled again"):
-        launcher.compiled(kernel, "sm_90")
+class Kernel(NamedTuple):
+    """What a kernel is for its compiler."""
+
+    text: str
+
+    def source(self) -> tuple[str, int]:
+        return self.text, 3
+
+
+def test_a_compiled_kernel_is_stored_and_only_the_whole_one_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = list[str]()
+
+    def cubin(text: str, *_: Any) -> tuple[bytes, str]:
+        compiled.append(text)
+        return f"\x7fELF of {text}".encode(), ""
+
+    def image(text: str, count: int) -> bytes:
+        found = launcher.compiled(cast(Any, Kernel(text)), "sm_90")
+        assert (len(compiled), found.uniform) == (count, 3)
+        return found.code.tobytes()
+
+    monkeypatch.setattr(nvrtc, "cubin", cubin)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for text, count in (("first", 1), ("second", 2), ("first", 2), ("second", 2)):
+        code = image(text, count)
+        assert code.rstrip(b"\0") == f"\x7fELF of {text}".encode()
+        assert len(code) % 8 == 0
+    (path, other) = sorted(
+        (tmp_path / "jaxmbd" / "compiled").iterdir(), key=lambda path: b"second" in path.read_bytes()
+    )
+    whole = path.read_bytes()
+    flipped = [whole[:k] + bytes([whole[k] ^ 4]) + whole[k + 1 :] for k in range(0, len(whole), 3)]
+    for count, content in enumerate([other.read_bytes(), whole[:-8], b"", *flipped], start=3):
+        path.write_bytes(content)
+        assert image("first", count).startswith(b"\x7fELF of first")
+        assert path.read_bytes() == whole
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
+    image("first", len(compiled) + 1)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", "1")
+    monkeypatch.setattr(artefacts.tempfile, "gettempdir", lambda: "/dev/null")
+    image("first", len(compiled) + 1)  # where there is no folder
 
 
 @with_nvrtc

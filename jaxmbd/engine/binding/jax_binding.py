@@ -20,7 +20,6 @@ import numpy as np
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.mesh import BatchAxes, divided, in_mesh_of, placed_by_xla, varying_alike
 from jaxmbd.engine.binding.tracing import (
-    EQUATIONS_KEPT,
     TracedFunction,
     equations_in,
     is_array,
@@ -32,7 +31,7 @@ from jaxmbd.engine.machine.build_vm import TARGETS, call_program, vm
 from jaxmbd.engine.machine.straight_line_compiler import request_if_stored, watch
 from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.engine.program.schedule import Program
-from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import (
     Primitive,
     ad,

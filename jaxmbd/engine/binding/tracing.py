@@ -25,7 +25,7 @@ from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.interpreter import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
-from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
@@ -36,10 +36,6 @@ from jaxmbd.engine.upstream.jax_internals import (
     watches_values,
 )
 from jaxmbd.errors import MechanismError
-
-# How many equations of jaxprs, and instructions of NumPy code, are kept of what was traced: about 100 MB of each, which
-# is what some dozen of structures of small mechanisms need. What is dropped is traced anew, or read from disk.
-EQUATIONS_KEPT, INSTRUCTIONS_KEPT = 130_000, 130_000
 
 
 @freed_when_unused

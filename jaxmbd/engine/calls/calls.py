@@ -15,12 +15,12 @@ import jax
 
 from jaxmbd.engine.binding.jax_binding import registering
 from jaxmbd.engine.binding.mesh import outside_meshes
-from jaxmbd.engine.binding.tracing import EQUATIONS_KEPT, equations_in, for_known_values, of_static
+from jaxmbd.engine.binding.tracing import equations_in, for_known_values, of_static
 from jaxmbd.engine.calls.array_types import Type, as_data, has_tangent, struct_of, type_of
 from jaxmbd.engine.calls.structure import ARRAY
 from jaxmbd.engine.calls.user_calls import Placeholder, UserFunction, plain, watched
 from jaxmbd.engine.program.schedule import Program
-from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import jaxpr_as_fun
 from jaxmbd.progress import announced
 

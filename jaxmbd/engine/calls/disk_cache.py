@@ -11,9 +11,8 @@ file says how an analysis calls the functions of its user, and the key of the an
 they are called so (`identity.py`). Not stored are analyses with objects of a user's own classes, whose methods the
 library may call for anything, and with functions that cannot be told from others.
 
-A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is made
-again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed.
-With 0 nothing is read or written, nor if JAX's cache is switched off (`JAX_ENABLE_COMPILATION_CACHE=false`).
+How files are checked, and how many are kept, is said in `store/artefacts.py`. Nothing is read or written if JAX's cache
+is switched off (`JAX_ENABLE_COMPILATION_CACHE=false`).
 """
 
 import hashlib
@@ -30,7 +29,6 @@ from typing import Any
 
 import jax
 
-from jaxmbd.engine.binding.tracing import INSTRUCTIONS_KEPT
 from jaxmbd.engine.calls.calls import Call
 from jaxmbd.engine.calls.entry import Entry, packed, unpacked
 from jaxmbd.engine.calls.first_calls import FirstCalls
@@ -38,16 +36,8 @@ from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.engine.calls.known_code import LIBRARIES
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.c_library import processor
-from jaxmbd.engine.store.own_files import (
-    compiled_folder,
-    limit_size,
-    make_own_folder,
-    read_own,
-    size_limit,
-    touch,
-    write_whole,
-)
-from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.store.artefacts import Artefact, Kind, own_folder, size_limit, user_folder
+from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import (
     compilation_cache_folder,
     is_compilation_cache_on,
@@ -68,12 +58,13 @@ def _folder() -> Path | None:
     if size_limit() <= 0 or not is_compilation_cache_on():
         return None
     named = compilation_cache_folder()
-    return Path(named) if named else _own(compiled_folder())
+    return Path(named) if named else _own(user_folder())
 
 
 @cache
-def _own(folder: Path) -> Path | None:
-    return folder if make_own_folder(folder) else None
+def _own(preferred: Path) -> Path | None:
+    """The folder of the user's own, looked up once as long as it is to be this one: each call of an analysis asks."""
+    return own_folder()
 
 
 @sized_cache(INSTRUCTIONS_KEPT, lambda found: found.size)
@@ -90,8 +81,8 @@ def _first_calls(call: Call, folder: Path | None) -> FirstCalls:
 def _find(call: Call, key: bytes, folder: Path) -> Entry | None:
     """The entry of a call: that of the same users' functions, which are called as it says, and compute the same."""
     if not call.users:
-        return _read(key, _path(call, key, folder))
-    found = _read(key, _path(call, key, folder))
+        return _read(call, key, folder)
+    found = _read(call, key, folder)
     if found is None or found.kind != _CALLS:
         return None
     try:
@@ -101,7 +92,7 @@ def _find(call: Call, key: bytes, folder: Path) -> Entry | None:
     except Exception:  # whatever a user's function raises for arguments of another one
         return None
     key = _key_of(key, calls)
-    return _read(key, _path(call, key, folder))
+    return _read(call, key, folder)
 
 
 def _keep(call: Call, key: bytes, folder: Path, entry: Entry) -> None:
@@ -112,9 +103,9 @@ def _keep(call: Call, key: bytes, folder: Path, entry: Entry) -> None:
         except UnidentifiedError:
             return
         known = Entry(_CALLS, [[x for x, _ in each] for each in calls], [], None, (), [])
-        _write(key, _path(call, key, folder), known)
+        _write(call, key, folder, known)
         key = _key_of(key, calls)
-    _write(key, _path(call, key, folder), entry)
+    _write(call, key, folder, entry)
 
 
 def _key_of(key: bytes, calls: Any) -> bytes:
@@ -122,29 +113,18 @@ def _key_of(key: bytes, calls: Any) -> bytes:
     return hashlib.sha256(key + json.dumps(calls).encode()).digest()
 
 
-def _path(call: Call, key: bytes, folder: Path) -> Path:
-    return folder / f"jaxmbd_{call.name}-{key.hex()}"
-
-
-def _read(key: bytes, path: Path) -> Entry | None:
-    """The entry in a file; None if there is no file or it cannot be trusted."""
-    content = read_own(path)
-    if content is None:
-        return None
+def _read(call: Call, key: bytes, folder: Path) -> Entry | None:
+    """The entry with this key; None if there is none that can be trusted."""
+    content = Artefact(Kind.CALL, call.name, key).read(folder)
     try:
-        entry = unpacked(key, content)
-    except Exception:  # whatever a file can contain
+        return None if content is None else unpacked(content)
+    except Exception:  # whatever another version of a library has written
         return None
-    touch(path)
-    return entry
 
 
-def _write(key: bytes, path: Path, entry: Entry) -> None:
-    with suppress(TypeError, OSError):  # a result that cannot be encoded; a folder that is not writable
-        content = packed(key, entry)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
-        limit_size(path.parent, "jaxmbd_*", size_limit())
+def _write(call: Call, key: bytes, folder: Path, entry: Entry) -> None:
+    with suppress(TypeError):  # a result that cannot be encoded
+        Artefact(Kind.CALL, call.name, key).write(folder, packed(entry))
 
 
 _lock = threading.Lock()  # of a global setting of JAX, which all threads share

@@ -1,12 +1,11 @@
-"""The content of a file of the disk cache: what a function does, with the programs that it calls, as data.
+"""A call as it is kept on disk: what a function does, with the programs that it calls, as data.
 
-    magic · SHA-256 of all that follows · key · length of the header · header (JSON) · arrays
+    length of the header · header (JSON) · arrays
 
-The key identifies what was stored, and from what, so that a file under the name of another one is rejected.
+Whether a file holds what was once written is checked before it gets here (`store/artefacts.py`).
 """
 
 import dataclasses
-import hashlib
 import json
 import struct
 from typing import Any, NamedTuple
@@ -17,8 +16,7 @@ from jaxmbd.engine.calls.array_types import Type, as_data, from_data
 from jaxmbd.engine.calls.structure import decoded, encoded
 from jaxmbd.engine.program.schedule import Program
 
-_MAGIC = b"jaxmbd3\n"
-_START = struct.Struct("<8s32s32sQ")
+_LENGTH = struct.Struct("<Q")
 _ARRAYS = [field.name for field in dataclasses.fields(Program) if field.type is np.ndarray]
 _NUMBERS = [field.name for field in dataclasses.fields(Program) if field.type is int]
 
@@ -38,8 +36,8 @@ class Entry(NamedTuple):
     programs: list[Program]
 
 
-def packed(key: bytes, entry: Entry) -> bytes:
-    """The content of a file with an entry; `key`: 32 bytes that identify it.
+def packed(entry: Entry) -> bytes:
+    """An entry as the content of a file.
 
     Raises:
         TypeError: If the structure of the result cannot be encoded.
@@ -55,25 +53,17 @@ def packed(key: bytes, entry: Entry) -> bytes:
         "count": len(entry.arrays), "arrays": [[x.dtype.str, list(x.shape)] for x in arrays],
     }  # fmt: skip
     text = json.dumps(header).encode()
-    content = b"".join([text, *(np.ascontiguousarray(x).tobytes() for x in arrays)])
-    content = _START.pack(_MAGIC, bytes(32), key, len(text))[40:] + content
-    return _MAGIC + hashlib.sha256(content).digest() + content
+    return b"".join([_LENGTH.pack(len(text)), text, *(np.ascontiguousarray(x).tobytes() for x in arrays)])
 
 
-def unpacked(key: bytes, content: bytes) -> Entry:
-    """The entry in a file.
+def unpacked(content: bytes) -> Entry:
+    """The entry in the content of a file.
 
     Raises:
-        ValueError: If the content was not written under this key, or has changed.
         Exception: If it was written by another version of a library.
     """
-    if len(content) < _START.size:
-        raise ValueError("The file ends in its header.")
-    magic, digest, written, length = _START.unpack_from(content)
-    if (magic, written, digest) != (_MAGIC, key, hashlib.sha256(memoryview(content)[40:]).digest()):
-        raise ValueError("The file was written under another key, or is damaged.")
-    at = _START.size + length
-    header = json.loads(content[_START.size : at])
+    at = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+    header = json.loads(content[_LENGTH.size : at])
     arrays = []
     for kind, shape in header["arrays"]:
         count = int(np.prod(shape, dtype=np.int64))

@@ -34,7 +34,6 @@ _SOURCES = (
     "erk_sweeps.h",
 )  # fmt: skip
 _NO_PROGRAM = 2  # an outcome, as numbered in `vm.c`
-_SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them
 _lock = threading.Lock()
 
 
@@ -88,7 +87,7 @@ def machine() -> CLibrary:
     """The library of the virtual machine, as it is compiled here."""
     identity = repr((version("jaxlib"), tuple(EVALUATE)))
     return CLibrary(
-        "machine", _SYMBOLS, _SOURCES, lambda: '#include "vm.c"\n', identity, ("-O2",), _SIZE,
+        "machine", _SYMBOLS, _SOURCES, lambda: '#include "vm.c"\n', identity, ("-O2",),
         "building the virtual machine, once ...",
     )  # fmt: skip
 

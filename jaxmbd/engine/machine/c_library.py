@@ -1,9 +1,8 @@
-"""Libraries of C code that are compiled once per computer and stored in the user's cache folder."""
+"""Libraries of C code that are compiled once per computer, and kept (`store/artefacts.py`)."""
 
 import atexit
 import ctypes
 import hashlib
-import json
 import os
 import platform
 import shlex
@@ -19,9 +18,9 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 
 import jax
-import platformdirs
 
-from jaxmbd.engine.store.own_files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
+from jaxmbd.engine.store.artefacts import Artefact, Kind, places
+from jaxmbd.engine.store.own_files import is_own_folder, make_own_folder, write_whole
 from jaxmbd.progress import reporting
 
 HERE = Path(__file__).parent
@@ -40,9 +39,8 @@ class CLibrary:
 
     `name`: the beginning of the names of its files; `symbols`: the functions that it must have; `text`: makes its
     source, which may include `headers` of this folder; `identity`: all else that it depends on, except the compiler, as
-    text; `flags`: for the compiler; `size` [bytes]: limit of all stored libraries of this name together;
-    `announcement`: said while it is compiled, if not empty; `instructions`: the compiler's options for those of the
-    processor that it may use.
+    text; `flags`: for the compiler; `announcement`: said while it is compiled, if not empty; `instructions`: the
+    compiler's options for those of the processor that it may use.
     """
 
     name: str
@@ -51,7 +49,6 @@ class CLibrary:
     text: Callable[[], str]
     identity: str
     flags: tuple[str, ...]
-    size: int
     announcement: str = ""
     instructions: tuple[str, ...] = NATIVE
 
@@ -59,10 +56,10 @@ class CLibrary:
     def sources(self) -> str:
         """A hash of the files that it is made from, and of the compiler's options."""
         contents = b"".join((HERE / name).read_bytes() for name in self.headers)
-        return _hash(contents, self._flags)
+        return _hash(contents, self._flags).hex()[:16]
 
     @cached_property
-    def purpose(self) -> str:
+    def purpose(self) -> bytes:
         """A hash of all that the library depends on except the compiler."""
         return _hash(self.sources, self.identity, platform.machine(), platform.processor(), processor())
 
@@ -89,51 +86,37 @@ class CLibrary:
             if library is None:
                 raise
             return library
-        for folder in folders():
-            library = self.load(self._store(folder, content, command or [])) if make_own_folder(folder) else None
+        artefact = self.artefact(command or [])
+        for folder in filter(make_own_folder, places()):
+            library = self.load(artefact.write(folder, content))
             if library is not None:
                 return library
-        library = self.load(self._store(_private_folder(), content, command or []))
-        if library is not None:
-            return library
-        raise OSError("there is no folder from which it can be loaded.")
+        path = artefact.path(_private_folder())
+        write_whole(path, content)
+        library = self.load(path)
+        if library is None:
+            raise OSError("there is no folder from which it can be loaded.")
+        return library
 
-    def note(self, folder: Path, command: list[str]) -> Path:
-        """The path of the JSON file with the digest of the library that this compiler built."""
-        digest = hashlib.sha256(repr(command).encode()).hexdigest()[:8]
-        return folder / f"{self.name}-{self.purpose}-{digest}.json"
-
-    def path(self, folder: Path, digest: str) -> Path:
-        """The path of a library, which contains its digest: a file that a process has loaded is never overwritten."""
-        return folder / f"{self.name}-{self.purpose}-{digest[:16]}.so"
+    def artefact(self, command: list[str]) -> Artefact:
+        """What this compiler makes of it: the first half of the key is the library's, the second is the compiler's."""
+        return Artefact(Kind.LIBRARY, self.name, self.purpose[:16] + _hash(command)[:16])
 
     def stored(self, command: list[str] | None) -> ctypes.CDLL | None:
-        """Load the stored library that this compiler, or any if `command` is None, has built; None if there is none.
-
-        A library counts only if its content has the digest in its note.
-        """
-        for folder in filter(is_own_folder, folders()):
-            notes = sorted(folder.glob(f"{self.name}-{self.purpose}-*.json"))
-            for note in [self.note(folder, command)] if command else notes:
-                try:
-                    digest = str(json.loads(read_own(note) or b"null")["sha256"])
-                except (ValueError, TypeError, KeyError):
+        """Load the stored library that this compiler, or any if `command` is None, has built; None if there is none."""
+        for folder in filter(is_own_folder, places()):
+            for artefact in [self.artefact(command)] if command else self.artefact([]).alike(folder):
+                if artefact.read(folder) is None:
                     continue
-                path = self.path(folder, digest)
-                content = read_own(path)
-                if content is None or hashlib.sha256(content).hexdigest() != digest or not self.is_whole(content):
-                    continue
-                library = self.load(path)
+                library = self.load(artefact.path(folder))
                 if library is not None:
-                    touch(note)
-                    touch(path)
                     return library
         return None
 
     def is_stored(self) -> bool:
         """True if there seems to be a stored library; `stored` looks closer."""
         command = compiler()
-        return command is not None and any(self.note(folder, command).exists() for folder in folders())
+        return command is not None and any(self.artefact(command).path(folder).exists() for folder in places())
 
     def is_whole(self, content: bytes) -> bool:
         """True if a file is a complete library with the required functions: loading a truncated one may crash."""
@@ -165,21 +148,9 @@ class CLibrary:
         except (OSError, AttributeError):
             return None
 
-    def _store(self, folder: Path, content: bytes, command: list[str]) -> Path | None:
-        """Store a library and then the note with its digest; return its path, or None if the folder is not writable."""
-        digest = hashlib.sha256(content).hexdigest()
-        path = self.path(folder, digest)
-        try:
-            write_whole(path, content)
-            write_whole(self.note(folder, command), json.dumps({"sha256": digest, "compiler": command}).encode())
-        except OSError:
-            return None
-        limit_size(folder, f"{self.name}-*", self.size)
-        return path
 
-
-def _hash(*ingredients: object) -> str:
-    return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
+def _hash(*ingredients: object) -> bytes:
+    return hashlib.sha256(repr(ingredients).encode()).digest()
 
 
 def cause(error: Exception) -> str:
@@ -195,12 +166,6 @@ def compiler() -> list[str] | None:
     except ValueError:  # an unmatched quotation mark
         command = [variable]
     return command or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-
-
-def folders() -> list[Path]:
-    """The folders in which libraries are stored; the second, temporary one serves if the first is not writable."""
-    folders = [Path(platformdirs.user_cache_dir("jaxmbd"))]
-    return folders if user() is None else [*folders, Path(tempfile.gettempdir()) / f"jaxmbd-{user()}"]
 
 
 def _private_folder() -> Path:

@@ -19,7 +19,6 @@ from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.upstream.jax_internals import is_x64
 from jaxmbd.progress import reporting
 
-_SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
 _FUNCTION = "jaxmbd_straight"
@@ -84,7 +83,7 @@ def _library(program: Program, kernel: int) -> CLibrary:
     identity = f"{program.key} {kernel} {_emitter()}"
     headers = ("program.h", "lanes.h")
     return CLibrary(
-        "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE,
+        "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel],
         instructions=instructions(),
     )  # fmt: skip
 

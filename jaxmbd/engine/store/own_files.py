@@ -8,15 +8,12 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 _PREFIX = ".jaxmbd-"  # of files that are being written
 _STALE = 86400.0  # [s] temporary files older than a day are left over from processes that were killed
-_MIB = 1024.0  # [MiB] default size limit, which `JAXMBD_CACHE_MIB` overrides
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Windows has neither these flags nor owners and modes in this sense; they are not checked there.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -30,11 +27,6 @@ def user() -> int | None:
 
 def _is_own(status: os.stat_result) -> bool:
     return user() is None or (status.st_uid == user() and not status.st_mode & _OTHERS_WRITE)
-
-
-def compiled_folder() -> Path:
-    """The folder for what is compiled, if the user names no other one."""
-    return Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
 
 
 def read_own(path: Path) -> bytes | None:
@@ -87,23 +79,18 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def size_limit() -> float:
-    """The limit of the total size of a cache [bytes], from `JAXMBD_CACHE_MIB`; 0 disables the cache."""
-    try:
-        return 2**20 * float(os.environ.get("JAXMBD_CACHE_MIB", _MIB))
-    except ValueError:
-        return 2**20 * _MIB
+def limit_size(folders: Mapping[Path, str], size: float) -> None:
+    """Remove the least recently used files until the total size is at most `size` bytes.
 
-
-def limit_size(folder: Path, pattern: str, size: float) -> None:
-    """Remove the least recently used files that match `pattern` until the total size is at most `size` bytes.
-
-    Temporary files left over from processes that were killed are removed as well.
+    `folders`: folders, with a pattern for the names of the files that count there. Temporary files left over from
+    processes that were killed are removed as well.
     """
-    for path, status in _regular_files(folder.glob(f"{_PREFIX}*")):
-        if time.time() - status.st_mtime > _STALE:
-            _remove(path)
-    files = _regular_files(path for path in folder.glob(pattern) if not path.name.startswith(_PREFIX))
+    files = []
+    for folder, pattern in folders.items():
+        for path, status in _regular_files(folder.glob(f"{_PREFIX}*")):
+            if time.time() - status.st_mtime > _STALE:
+                _remove(path)
+        files += _regular_files(path for path in folder.glob(pattern) if not path.name.startswith(_PREFIX))
     total = sum(status.st_size for _, status in files)
     # `touch` records each use of our files; for those of JAX the system's access time is all there is.
     for path, status in sorted(files, key=lambda one: max(one[1].st_mtime, one[1].st_atime)):

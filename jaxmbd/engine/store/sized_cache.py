@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
 
+# What is kept in memory of what was traced: about 100 MB of each, which is what some dozen of structures of small
+# mechanisms need. What is dropped is traced anew, or read from disk.
+EQUATIONS_KEPT = 130_000  # equations of jaxprs, in each cache of traced functions and their programs
+MOTION_EQUATIONS_KEPT = 65_000  # the same of the rates of motions, whose programs and sweeps are kept with them
+INSTRUCTIONS_KEPT = 130_000  # instructions of NumPy code, in each cache of such
+
 
 @dataclass
 class _Kept:

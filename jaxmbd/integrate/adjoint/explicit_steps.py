@@ -16,13 +16,13 @@ import numpy as np
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import register, run_p
-from jaxmbd.engine.binding.tracing import EQUATIONS_KEPT, TracedFunction, equations_in, is_array, pruned, traced
+from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
-from jaxmbd.engine.store.sized_cache import sized_cache
+from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import freed_when_unused
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
@@ -63,7 +63,7 @@ def explicit_steps(
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
 
-@sized_cache(EQUATIONS_KEPT // 2, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
+@sized_cache(MOTION_EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
 def _steps_of(
     rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
     others: tuple[Any, ...], static: Any, types: Any, method: ExplicitMethod, norm: bytes, times: int, max_steps: int,

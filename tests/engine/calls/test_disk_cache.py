@@ -21,7 +21,10 @@ from jaxmbd.engine.binding.jax_binding import as_program
 from jaxmbd.engine.calls import calls, disk_cache, known_code
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.calls.calls import FlatCall
-from jaxmbd.engine.calls.entry import unpacked
+from jaxmbd.engine.calls.entry import Entry, unpacked
+from jaxmbd.engine.machine.build_vm import vm
+from jaxmbd.engine.store import artefacts
+from jaxmbd.engine.store.artefacts import Artefact, Kind
 from jaxmbd.engine.upstream.jax_internals import use_compilation_cache
 from tests import planar_examples as examples
 
@@ -68,6 +71,10 @@ def kept_in(path: Path) -> Iterator[Path]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for JAX's cache; what the tests say counts as a library's, and is known by its text."""
     monkeypatch.setattr(known_code, "_KNOWN", {*known_code._KNOWN, __name__.partition(".")[0]})
+    vm()  # which is loaded from where it is kept already
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))  # where files count, too, and may be removed
+    monkeypatch.setattr(artefacts.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     with kept_in(tmp_path):
         yield tmp_path
 
@@ -82,6 +89,14 @@ def forget() -> None:
 
 def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("jaxmbd_*"))
+
+
+def entry_in(path: Path) -> Entry:
+    """The entry in a file, which is whole."""
+    name, _, key = path.name.removeprefix("jaxmbd_").partition("-")
+    content = Artefact(Kind.CALL, name, bytes.fromhex(key)).read(path.parent)
+    assert content is not None
+    return unpacked(content)
 
 
 def test_assembly_is_kept(folder: Path) -> None:
@@ -159,13 +174,12 @@ def test_the_executable_replaces_the_code(folder: Path, monkeypatch: pytest.Monk
     """Once it is compiled a later process takes that, without a trace; its results are those of the code."""
     first = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
     (path,) = files(folder)
-    key = bytes.fromhex(path.name.partition("-")[2])
-    assert unpacked(key, path.read_bytes()).kind == "code"
+    assert entry_in(path).kind == "code"
     monkeypatch.setattr(choice, "NUMPY_RUNS", 0)
     forget()
     again = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})  # the code is read, and nothing may run it
     assert traced == ["a"]
-    assert unpacked(key, path.read_bytes()).kind == "executable"
+    assert entry_in(path).kind == "executable"
     forget()
     third = turned(2 * X, {"name": "a", "spread": jnp.asarray(0.1)})
     assert not traced
@@ -208,7 +222,9 @@ def test_derivatives_and_maps_go_through(folder: Path) -> None:
 
 
 def test_without_a_folder_of_jax_there_is_one_of_our_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which only the user can write; nothing is stored where JAX's cache is switched off, or others can write."""
+    """Which only the user can write; nothing is stored where JAX's cache is switched off.
+
+    Where somebody else could write, the folder for temporary files serves."""
     own = folder / "cache" / "jaxmbd" / "compiled"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     jax.config.update("jax_compilation_cache_dir", None)
@@ -230,6 +246,7 @@ def test_without_a_folder_of_jax_there_is_one_of_our_own(folder: Path, monkeypat
     turned(X, {"name": "b", "spread": jnp.asarray(0.1)})
     assert len(files(own)) == 1
     assert not files(folder)
+    assert [len(files(path)) for path in (folder / "temporary").iterdir()] == [1]
 
 
 FIRST = """

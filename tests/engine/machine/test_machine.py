@@ -2,8 +2,6 @@
 
 import contextlib
 import ctypes
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +12,7 @@ import pytest
 
 from jaxmbd.engine.machine import c_library
 from jaxmbd.engine.machine.build_vm import machine
-from jaxmbd.engine.store import own_files
+from jaxmbd.engine.store import artefacts, own_files
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +40,7 @@ def compiler(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     made = Compiler(content)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(c_library.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    monkeypatch.setattr(artefacts.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     monkeypatch.setattr(c_library.CLibrary, "compiled", lambda *arguments: made(*arguments))
     works(machine().loaded())
     assert made.asked == 1
@@ -54,12 +52,7 @@ def works(library: ctypes.CDLL) -> None:
 
 
 def library(tmp_path: Path) -> Path:
-    (path,) = (tmp_path / "cache" / "jaxmbd").glob("machine-*.so")
-    return path
-
-
-def note(tmp_path: Path) -> Path:
-    (path,) = (tmp_path / "cache" / "jaxmbd").glob("machine-*.json")
+    (path,) = (tmp_path / "cache" / "jaxmbd" / "compiled").iterdir()
     return path
 
 
@@ -70,31 +63,31 @@ def put(path: Path, content: bytes) -> None:
     path.chmod(0o600)
 
 
-def test_a_machine_is_compiled_once_for_its_user_alone(compiler: Compiler, tmp_path: Path) -> None:
+def test_a_machine_is_compiled_once_for_its_user_alone(compiler: Compiler, tmp_path: Path, content: bytes) -> None:
     works(machine().loaded())
     assert compiler.asked == 1
-    assert {path.stat().st_mode & 0o777 for path in (library(tmp_path), note(tmp_path))} == {0o600}
+    assert library(tmp_path).stat().st_mode & 0o777 == 0o600
     assert library(tmp_path).parent.stat().st_mode & 0o777 == 0o700
+    assert library(tmp_path).read_bytes()[: len(content)] == content  # so it can be loaded as it is
 
 
-def test_a_damaged_machine_is_never_loaded_and_made_anew(compiler: Compiler, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_machine_is_never_loaded_and_made_anew(compiler: Compiler, tmp_path: Path) -> None:
     path = library(tmp_path)
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 1
-    damaged = [b"", content[:100], content[: len(content) // 2], content[:-1], bytes(flipped), b"nonsense" * 100]
+    whole, damaged = path.read_bytes(), []
+    for place in (0, 5, 4000, len(whole) // 2, len(whole) - 73, len(whole) - 72, len(whole) - 30, len(whole) - 1):
+        damaged.append(bytearray(whole))
+        damaged[-1][place] ^= 1
+    damaged += [b"", whole[:100], whole[: len(whole) // 2], whole[:-1], whole[:-72], whole + b"0", b"nonsense" * 100]
     for times, found in enumerate(damaged, start=2):
         put(path, found)
-        assert not machine().is_whole(found) or len(found) == len(content)
         works(machine().loaded())
         assert compiler.asked == times
-        assert path.read_bytes() == content
-    for found in (b"", b"{", b"[]", b'{"sha256": 3}', json.dumps({"sha256": "../" * 6}).encode()):
-        put(note(tmp_path), found)
-        works(machine().loaded())
-    assert compiler.asked == 1 + len(damaged) + 5
+        assert path.read_bytes() == whole
 
 
-def test_a_library_without_the_functions_is_made_anew(compiler: Compiler, tmp_path: Path, content: bytes) -> None:
+def test_a_library_without_the_functions_is_made_anew(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though all says that it is the right one, and their names are in it."""
     source = tmp_path / "empty.c"
     source.write_text("int nothing;")
@@ -102,15 +95,14 @@ def test_a_library_without_the_functions_is_made_anew(compiler: Compiler, tmp_pa
     subprocess.run([*(c_library.compiler() or []), "-shared", "-fPIC", str(source), "-o", str(made)], check=True)
     empty = made.read_bytes() + " ".join(machine().symbols).encode()
     assert machine().is_whole(empty)
-    digest = hashlib.sha256(empty).hexdigest()
-    wrong = machine().path(library(tmp_path).parent, digest)
-    wrong.touch()
-    put(wrong, empty)
-    put(note(tmp_path), json.dumps({"sha256": digest}).encode())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))  # a process loads only one library from a path
+    artefact = machine().artefact(c_library.compiler() or [])
+    assert artefact.write(artefacts.user_folder(), empty)
     works(machine().loaded())
     assert compiler.asked == 2
     compiler.made = empty
-    note(tmp_path).unlink()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "third"))
+    monkeypatch.setattr(artefacts.tempfile, "gettempdir", lambda: str(tmp_path / "third"))
     with pytest.raises(OSError, match="no folder from which it can be loaded"):
         machine().loaded()
 
@@ -120,8 +112,8 @@ def test_what_others_can_write_is_not_loaded(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = library(tmp_path)
-    for change in (lambda: path.chmod(0o666), lambda: path.chmod(0o620), lambda: note(tmp_path).chmod(0o606)):
-        change()
+    for mode in (0o666, 0o620, 0o606):
+        path.chmod(mode)
         before = compiler.asked
         works(machine().loaded())
         assert compiler.asked == before + 1
@@ -135,9 +127,8 @@ def test_what_others_can_write_is_not_loaded(
     works(machine().loaded())
     assert compiler.asked == asked
     assert path.parent.stat().st_mode & 0o777 == 0o755
-    other = os.geteuid() + 1
-    monkeypatch.setattr(own_files, "user", lambda: other)  # all here is somebody else's
-    monkeypatch.setattr(c_library, "user", lambda: other)
+    for module in (own_files, artefacts):
+        monkeypatch.setattr(module, "user", lambda: os.geteuid() + 1)  # all here is somebody else's
     works(machine().loaded())  # from a folder that this process alone knows
     assert compiler.asked == asked + 1
 
@@ -147,7 +138,7 @@ def test_a_folder_that_is_known_before_must_be_the_users_own(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else may have made `$TMPDIR/jaxmbd-<uid>`."""
-    planted = (tmp_path / "cache" / "jaxmbd").rename(tmp_path / "planted")
+    planted = (tmp_path / "cache" / "jaxmbd" / "compiled").rename(tmp_path / "planted")
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     expected = tmp_path / "temporary" / f"jaxmbd-{own_files.user()}"
     expected.symlink_to(planted)
@@ -181,11 +172,28 @@ def test_without_numbers_of_users_their_cache_folder_serves(
     monkeypatch.delattr(os, "geteuid")
     monkeypatch.delattr(os, "getuid")
     assert own_files.user() is None
-    assert len(c_library.folders()) == 1
+    assert len(artefacts.places()) == 1
     works(machine().loaded())
     library(tmp_path).unlink()
     works(machine().loaded())
     assert compiler.asked == 2
+
+
+def test_a_machine_is_compiled_for_one_process_where_nothing_is_to_be_kept(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = library(tmp_path)
+    whole = path.read_bytes()
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
+    for asked in (2, 3):
+        assert not machine().is_stored()
+        works(machine().loaded())
+        assert compiler.asked == asked
+        assert not [*(tmp_path / "temporary").glob(f"jaxmbd-{own_files.user()}")]
+    assert path.read_bytes() == whole
+    path.unlink()
+    works(machine().loaded())
+    assert not path.exists()
 
 
 def test_a_compiler_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +201,8 @@ def test_a_compiler_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert c_library.compiler() == ["gcc", "-m64", "-Ia folder"]
     monkeypatch.setenv("CC", "it's")
     assert c_library.compiler() == ["it's"]
-    notes = {machine().note(Path(), command) for command in (["gcc"], ["gcc", "-m64"])}
-    assert len(notes) == 2
+    keys = {machine().artefact(command).key for command in (["gcc"], ["gcc", "-m64"])}
+    assert len(keys) == 2
 
 
 def test_a_compiler_that_makes_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

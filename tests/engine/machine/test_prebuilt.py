@@ -28,7 +28,7 @@ def small(folder: Path, text: str = "") -> CLibrary:
     header = folder / "small.h"
     header.write_text(f"#define NUMBER 42 /* {text} */")
     code = f'#include "{header}"\nint answer(void) {{ return NUMBER; }}\nint {SYMBOLS[1]};'
-    return CLibrary("small", SYMBOLS, (str(header),), lambda: code, "", (), 0)
+    return CLibrary("small", SYMBOLS, (str(header),), lambda: code, "", ())
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import ctypes
 import hashlib
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -14,18 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.engine import choice
-from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause, folders
+from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause
 from jaxmbd.engine.machine.gpu import nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import BLOCK, HEADERS, MotionKernel
 from jaxmbd.engine.machine.prebuilt import load_prebuilt
-from jaxmbd.engine.store.own_files import limit_size, make_own_folder, read_own, touch, write_whole
+from jaxmbd.engine.store.artefacts import Artefact, Kind, own_folder
 from jaxmbd.errors import MechanismError
 from jaxmbd.progress import reporting
 
 TARGET = "jaxmbd_launch"
 _DRIVER = "libcuda.so.1"
 _SYMBOLS = (TARGET, "jaxmbd_open_driver")
-_SIZE = 2**28  # [bytes] limit of all stored kernels together
 
 
 class Image(NamedTuple):
@@ -58,22 +56,17 @@ def compiled(kernel: MotionKernel, architecture: str) -> Image:
     text, uniform = kernel.source()
     sources = b"".join((HERE / name).read_bytes() for name in HEADERS)
     identity = repr((text, sources, architecture, nvrtc.OPTIONS, nvrtc.version())).encode()
-    path = folders()[0] / f"kernel-{hashlib.sha256(identity).hexdigest()[:32]}.cubin"
-    stored = read_own(path) or b""
-    code = stored[32:]
-    if hashlib.sha256(code).digest() == stored[:32]:
-        touch(path)
-    else:
+    artefact, folder = Artefact(Kind.KERNEL, "motion", hashlib.sha256(identity).digest()), own_folder()
+    code = folder and artefact.read(folder)
+    if not code:
         try:
             with reporting(True, "compiling the kernel of a motion for the GPU, once ..."):
                 code, _ = nvrtc.cubin(text, HEADERS, architecture)
         except OSError as error:
             raise MechanismError(f"engine='native' cannot run this motion on the GPU: {error}") from None
         code += bytes(-len(code) % 8)
-        if make_own_folder(path.parent):
-            with suppress(OSError):  # a full disk, for example: then it is compiled again
-                write_whole(path, hashlib.sha256(code).digest() + code)
-            limit_size(path.parent, "kernel-*", _SIZE)
+        if folder:
+            artefact.write(folder, code)
     key = int.from_bytes(hashlib.sha256(code).digest()[:8], "little") >> 1
     return Image(np.frombuffer(code, np.int64), key, uniform)
 
@@ -81,10 +74,8 @@ def compiled(kernel: MotionKernel, architecture: str) -> Image:
 @cache
 def launcher_library() -> CLibrary:
     """The library that launches kernels, as it is compiled here."""
-    identity = version("jaxlib")
-    return CLibrary(
-        "launcher", _SYMBOLS, ("gpu/launch.c",), lambda: '#include "gpu/launch.c"\n', identity, ("-O2",), 2**22
-    )
+    text = '#include "gpu/launch.c"\n'
+    return CLibrary("launcher", _SYMBOLS, ("gpu/launch.c",), lambda: text, version("jaxlib"), ("-O2",))
 
 
 @cache
