@@ -34,6 +34,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import (
+    MARGIN_BY_SVD_ROWS,
     condition_number,
     else_by_singular_values,
     is_well_conditioned,
@@ -46,7 +47,6 @@ from jaxmbd.numerics.linear_solve import (
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
 _GROWTH_ROOM = 10.0  # so far below the limit of well-conditioned rows, growth by 1 / NEARLY_SINGULAR is distinguished
-_MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
 class StartVerdict(eqx.Module):
@@ -159,7 +159,7 @@ def _near_singular(
     equations: Equations, begin: tuple[Array, Array], end: tuple[Array, Array], stopped: Bool[Array, ""]
 ) -> Bool[Array, ""]:
     """True if the position at the end is nearly singular, compared with the start; evaluated only if a run stopped."""
-    if not 0 < equations.m <= _MAX_SVD_ROWS:
+    if not 0 < equations.m <= MARGIN_BY_SVD_ROWS:
         return jnp.zeros((), bool)
 
     def is_near() -> Array:

@@ -22,9 +22,8 @@ from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
+from jaxmbd.numerics.linear_solve import RANK_BY_SVD_ROWS, pivot_columns, rank_of
 
-_MAX_SVD_ROWS = 40  # up to here singular values take a fraction of a millisecond
 _MAX_SELECTION_ROWS = 400  # with more rows than this no selection is made, also if they are dependent
 _EXCHANGE_THRESHOLD = 10.0  # entry of W above which two rows are exchanged
 _GOLDEN = 0.6180339887498949
@@ -84,7 +83,7 @@ def rows_repeat(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool
     whether `C M⁻¹ Cᵀ`, scaled to a unit diagonal, has an eigenvalue below the proximal shift, the multiple of `ε` that
     the solve adds if rows are dependent (inverse iteration).
     """
-    if equations.m <= _MAX_SVD_ROWS:
+    if equations.m <= RANK_BY_SVD_ROWS:
         return rank_of(_jacobian(equations, t, q)) < equations.m
     return as_program(_is_singular)(*frozen((equations, t, q)))
 
