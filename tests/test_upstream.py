@@ -1,15 +1,21 @@
-"""Undocumented parts of JAX, diffrax and equinox that this package uses: they are there, and as expected."""
+"""Undocumented parts of JAX, diffrax and equinox that this package uses: they are listed, there, and as expected."""
 
+import ast
 import importlib
+from pathlib import Path
 from typing import Any
 
 import diffrax as dfx
 import jax.numpy as jnp
 import pytest
+from matplotlib.animation import FuncAnimation
+from matplotlib.figure import Figure
 
 from jaxmbd.engine.upstream import diffrax_internals, equinox_internals, jax_internals
+from jaxmbd.engine.upstream.matplotlib_internals import frame_rate
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 
+PACKAGE = Path(jax_internals.__file__).parents[2]
 USED = jax_internals.USED | equinox_internals.USED | diffrax_internals.USED
 
 
@@ -63,3 +69,37 @@ def test_diffraxs_explicit_methods_are_unrolled(solver: Any) -> None:
 def test_states_saved_at_times_are_recognised() -> None:
     assert dfx.SubSaveAt(ts=jnp.zeros(2)).fn is diffrax_internals.SAVE_STATE
     assert dfx.SubSaveAt(t1=True, fn=lambda t, y, args: t).fn is not diffrax_internals.SAVE_STATE
+
+
+def test_matplotlibs_animations_tell_their_rate() -> None:
+    animation = FuncAnimation(Figure(), lambda k: [], frames=2, interval=1000 / 30)
+    animation._draw_was_started = True  # else it warns that nobody saw it  # pyright: ignore
+    assert frame_rate(animation) == pytest.approx(30, rel=1e-12)
+
+
+UNDOCUMENTED = ("jax._src", "jax.interpreters", "jax.extend", "jax.experimental", "equinox.internal", "equinox._")
+HERE = {"_interval": "of matplotlib, tested above", "_asdict": "of named tuples, documented"}
+
+
+def test_all_that_is_undocumented_is_listed() -> None:
+    """Each name that is imported from a module without documentation, and each private attribute that is not ours."""
+    ours, private, imported = set[str](), dict[str, str](), dict[str, str]()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                ours.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                ours.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                ours.add(node.attr)
+            elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
+                private[node.attr] = f"{path}:{node.lineno}"
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(UNDOCUMENTED):
+                imported |= {f"{node.module}.{alias.name}": f"{path}:{node.lineno}" for alias in node.names}
+    listed = {part for name in USED for part in name.split(".")}
+    missing = {name: place for name, place in private.items() if name not in ours | {*HERE} | listed}
+    missing |= {
+        name: place for name, place in imported.items() if not any(f"{known}.".startswith(f"{name}.") for known in USED)
+    }
+    assert not missing, f"they are in no USED of {PACKAGE / 'engine' / 'upstream'}: {missing}"
+    assert imported

@@ -14,6 +14,7 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.checks import as_path, check_instance
+from jaxmbd.engine.upstream.matplotlib_internals import frame_rate
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
@@ -121,15 +122,15 @@ def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: floa
         if suffix == ".html":
             target.write_text(_page(animation), encoding="utf-8")
         elif suffix == ".gif":
-            animation.save(target, writer=PillowWriter(fps=_rate(animation)), dpi=dpi)
+            animation.save(target, writer=PillowWriter(fps=frame_rate(animation)), dpi=dpi)
         else:
-            animation.save(target, writer=FFMpegWriter(fps=_rate(animation)), dpi=dpi)
+            animation.save(target, writer=FFMpegWriter(fps=frame_rate(animation)), dpi=dpi)
     return target
 
 
 def _page(animation: Animation) -> str:
     with mpl.rc_context({"animation.embed_limit": _EMBED_LIMIT}):
-        page = animation.to_jshtml(fps=_rate(animation))
+        page = animation.to_jshtml(fps=frame_rate(animation))
     wanted, kept = sum(1 for _ in animation.new_frame_seq()), page.count('"data:image/png;base64,')
     if kept < wanted:
         raise ValueError(
@@ -137,11 +138,6 @@ def _page(animation: Animation) -> str:
             "Use a lower fps or dpi, a higher speed, or save as .mp4."
         )
     return page
-
-
-def _rate(animation: Animation) -> Any:
-    """Frames per second, as set in `animate` (matplotlib stores the interval [ms])."""
-    return 1000 / animation._interval  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _ffmpeg() -> str:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, Literal, scan_counts
 
 # What returns its first operand, up to its shape. A conversion to whole numbers does not.
-_SAME = ("broadcast_in_dim", "copy", "copy_p", "pvary", "reshape", "squeeze", "stop_gradient")
+_SAME = ("broadcast_in_dim", "copy", "pvary", "reshape", "squeeze", "stop_gradient")
 _FIRST = -1  # the label of the first argument; those of the others are numbers from 0 on
 
 Labels = Sequence[int | None]

@@ -33,15 +33,8 @@ from jaxmbd.engine.upstream.jax_internals import (
     jaxpr_as_fun,
     scan_counts,
 )
+from jaxmbd.engine.upstream.primitives import DERIVATIVES, LABELLED, PLACES, TREES
 
-# Parameters of primitives that say where something is computed, not what.
-_PLACES = {
-    "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh", "inline",
-    "donated_invars", "keep_unused", "compiler_options_kvs", "memory_space", "prevent_cse", "in_tree",
-}  # fmt: skip
-_TREES = {"ft_in", "ft_out"}
-_RULES = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees"}  # of derivatives, as functions: `_add_derivatives`
-_LABELLED = {"jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call"}  # whose `name` is only shown
 # Derivatives that are compared where a function brings rules of its own: rules in rules are seen three deep.
 _ORDERS = 3
 
@@ -247,12 +240,12 @@ class _Digest:
     def _parameters(self, primitive: Any, params: dict[str, Any]) -> None:
         if primitive.name == "scan":  # its trees of operands and results are an object of JAX's own since jax 0.11
             constants, carried = scan_counts(params)
-            params = {name: value for name, value in params.items() if name not in _TREES}
+            params = {name: value for name, value in params.items() if name not in TREES}
             params |= {"num_consts": constants, "num_carry": carried}
         for name in sorted(params):
-            if name in _RULES:
+            if name in DERIVATIVES:  # functions, which say nothing before they are called: `_add_derivatives`
                 self.has_rules = True
-            elif name not in _PLACES and not (name == "name" and primitive.name in _LABELLED):
+            elif name not in PLACES and not (name == "name" and primitive.name in LABELLED):
                 self._words(name)
                 self.add(params[name])
 

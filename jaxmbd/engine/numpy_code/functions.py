@@ -1,6 +1,7 @@
 """The primitives of JAX as functions of NumPy arrays, with the conventions of XLA.
 
-`FUNCTIONS` are called with the arrays and, as keywords, with the parameters of the equation that `PARAMETERS` names.
+`FUNCTIONS` are called with the arrays and, as keywords, with the parameters of the equation that `PRIMITIVES` names
+(`upstream/primitives.py`), unless the translation has a rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from jaxmbd.engine.numpy_code.matrices import MATRIX_FUNCTIONS, MATRIX_PARAMETERS
+from jaxmbd.engine.numpy_code.matrices import MATRIX_FUNCTIONS
 from jaxmbd.engine.numpy_code.windows import SCATTERS, gather, scatter
+from jaxmbd.engine.program.arithmetic import REAL
+from jaxmbd.engine.program.opcodes import EVALUATE
+from jaxmbd.engine.program.shapes import SHAPES
 
 
 def _sign(x: Any) -> Any:
@@ -124,22 +128,6 @@ def _cumulative(ufunc: np.ufunc) -> Callable[..., Any]:
     return run
 
 
-def _broadcast(x: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
-    ones = [1] * len(shape)
-    for size, place in zip(x.shape, broadcast_dimensions, strict=True):
-        ones[place] = size
-    return np.broadcast_to(x.reshape(ones), shape)
-
-
-def _split(x: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
-    return np.split(x, np.cumsum(sizes)[:-1], axis)
-
-
-def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    steps = strides or [1] * x.ndim
-    return x[tuple(slice(*each) for each in zip(start_indices, limit_indices, steps, strict=True))]
-
-
 def _window_at(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
     firsts = [max(0, min(int(i), n - k)) for i, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(first, first + k) for first, k in zip(firsts, sizes, strict=True))
@@ -153,15 +141,6 @@ def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
     result = np.array(x)
     result[_window_at(x.shape, starts, update.shape)] = update
     return result
-
-
-def _pad(x: Any, value: Any, *, padding_config: Any) -> Any:
-    lengths = [max(0, n + max(0, n - 1) * inner) for n, (_, _, inner) in zip(x.shape, padding_config, strict=True)]
-    spread = np.full(lengths, value, x.dtype)
-    spread[tuple(slice(None, None, inner + 1) for _, _, inner in padding_config)] = x
-    spread = np.pad(spread, [(max(0, a), max(0, b)) for a, b, _ in padding_config], constant_values=value)
-    return spread[tuple(slice(max(0, -a), n - max(0, -b)) for n, (a, b, _) in zip(
-        spread.shape, padding_config, strict=True))]  # fmt: skip
 
 
 def _iota(*, dtype: str, shape: Sequence[int], dimension: int) -> Any:
@@ -228,17 +207,13 @@ def _in_total_order(compare: np.ufunc) -> Callable[..., Any]:
 # --- tables -----------------------------------------------------------------------------------------------
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "log2": np.log2,
-    "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
-    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt": np.sqrt, "cbrt": np.cbrt, "abs": np.abs,
-    "square": np.square, "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum,
-    "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    **{name: EVALUATE[name] for name in (*REAL, "neg", "abs", "add", "sub", "mul", "max", "min")},
+    "log2": np.log2, "square": np.square, "add_any": np.add,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lt_to": _in_total_order(np.less), "le_to": _in_total_order(np.less_equal), "eq_to": _in_total_order(np.equal),
     "is_finite": np.isfinite, "nextafter": np.nextafter, "real": np.real, "imag": np.imag, "conj": np.conj,
-    "erf": _special("erf"), "erfc": _special("erfc"), "erf_inv": _special("erfinv"), "logistic": _special("expit"),
+    "erf_inv": _special("erfinv"), "logistic": _special("expit"),
     "lgamma": _special("gammaln"), "digamma": _special("psi"),
     "shift_left": _shift(np.left_shift, False, np.zeros_like),
     "shift_right_logical": _shift(np.right_shift, False, np.zeros_like),
@@ -247,39 +222,20 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "one_minus_square": lambda x: 1 - x * x, "polynomial": _polynomial,
     "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
-    "copy": lambda x: x, "copy_p": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
+    "copy": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
 }  # fmt: skip
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **_ELEMENTWISE, **MATRIX_FUNCTIONS, **dict.fromkeys(SCATTERS, scatter),
+    **_ELEMENTWISE, **SHAPES, **MATRIX_FUNCTIONS, **dict.fromkeys(SCATTERS, scatter),
     "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
     "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
     "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),
-    "reduce_xor": _bitwise(np.bitwise_xor), "unvmap_any": lambda x: np.any(x),
+    "reduce_xor": _bitwise(np.bitwise_xor),
     "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
     "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
     "cummax": _cumulative(np.maximum), "cummin": _cumulative(np.minimum),
-    "broadcast_in_dim": _broadcast, "reshape": lambda x, *, shape: x.reshape(shape),
-    "transpose": lambda x, *, permutation: x.transpose(permutation),
-    "concatenate": lambda *x, dimension: np.concatenate(x, dimension), "split": _split,
-    "stack": lambda *x, axis: np.stack(x, axis), "unstack": lambda x, *, axis: [*np.moveaxis(x, axis, 0)],
-    "slice": _slice, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
-    "pad": _pad, "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)), "iota": _iota,
+    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "iota": _iota,
     "sort": _sort, "top_k": _top_k, "dot_general": _dot, "gather": gather,
-}  # fmt: skip
-
-# The names of the parameters of each primitive that its function takes.
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_ELEMENTWISE, ()), **MATRIX_PARAMETERS,
-    "round": ("rounding_method",), "integer_pow": ("y",), "convert_element_type": ("new_dtype",),
-    **dict.fromkeys((f"reduce_{name}" for name in ("sum", "prod", "max", "min", "and", "or", "xor")), ("axes",)),
-    **dict.fromkeys(("argmax", "argmin"), ("axes", "index_dtype")),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), ("axis", "reverse")),
-    "broadcast_in_dim": ("shape", "broadcast_dimensions"), "transpose": ("permutation",), "concatenate": ("dimension",),
-    "stack": ("axis",), "unstack": ("axis",), "split": ("sizes", "axis"), "rev": ("dimensions",),
-    "slice": ("start_indices", "limit_indices", "strides"), "dynamic_slice": ("slice_sizes",),
-    "dynamic_update_slice": (), "pad": ("padding_config",), "iota": ("dtype", "shape", "dimension"),
-    "sort": ("dimension", "num_keys"),
 }  # fmt: skip
 
 OF_MATRICES = frozenset(MATRIX_FUNCTIONS)

@@ -155,11 +155,3 @@ MATRIX_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lu_pivots_to_permutation": _pivots_to_permutation, "geqrf": _geqrf, "householder_product": _householder_product,
     "qr": _qr, "svd": _svd, "eigh": _eigh, "eig": _eig,
 }  # fmt: skip
-
-# The names of the parameters of each primitive that its function takes.
-MATRIX_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "cholesky": (), "lu": (), "geqrf": (), "householder_product": (), "qr": ("full_matrices", "pivoting"),
-    "triangular_solve": ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"),
-    "lu_pivots_to_permutation": ("permutation_size",), "svd": ("full_matrices", "compute_uv"), "eigh": ("lower",),
-    "eig": ("compute_left_eigenvectors", "compute_right_eigenvectors"),
-}  # fmt: skip

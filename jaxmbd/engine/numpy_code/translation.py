@@ -10,9 +10,17 @@ import numpy as np
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode
-from jaxmbd.engine.numpy_code.functions import OF_MATRICES, PARAMETERS
-from jaxmbd.engine.numpy_code.windows import SCATTERS
-from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Literal, expansion, linear_solve_operands, scan_counts
+from jaxmbd.engine.numpy_code.functions import FUNCTIONS, OF_MATRICES
+from jaxmbd.engine.upstream.jax_internals import (
+    ClosedJaxpr,
+    Literal,
+    called,
+    expansion,
+    linear_solve_operands,
+    replaces,
+    scan_counts,
+)
+from jaxmbd.engine.upstream.primitives import CALLS, PRIMITIVES, SCATTERS, is_as_known
 
 
 class UnsupportedError(Exception):
@@ -107,17 +115,16 @@ class Translator:
         rule = CALL_RULES.get(name) or _RULES.get(name)
         if rule is not None:
             return rule(self, equation, operands)
-        if name in PARAMETERS and params.get("subset_by_index") is None:
-            attributes = {key: _plain(params[key]) for key in PARAMETERS[name]}
+        if name in FUNCTIONS and is_as_known(params):
+            attributes = {key: _plain(params[key]) for key in PRIMITIVES[name]}
             if name in OF_MATRICES:
                 self._cost += math.prod(equation.invars[0].aval.shape[:-2])
             return self.emit(name, operands, len(equation.outvars), **attributes)
         if "_prim" in params:
             types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
             return self.inline(expansion(params, types), operands)
-        for key in ("call_jaxpr", "fun_jaxpr", "jaxpr"):
-            if key in params:
-                return self.inline(_closed(params[key]), operands)
+        if name in CALLS:
+            return self.inline(_closed(called(name, params)), operands)
         return self.expand(equation, equation.primitive.impl, operands)
 
     def expand(self, equation: Any, function: Callable[..., Any], operands: list[int]) -> list[int]:
@@ -194,12 +201,6 @@ def _cond_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     return at.emit("cond", operands, len(equation.outvars), branches=branches)
 
 
-def _shape_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
-    if equation.params.get("dimensions") is not None and equation.primitive.name == "reshape":
-        raise UnsupportedError("A reshape that transposes.")
-    return at.emit("reshape", operands[:1], shape=list(equation.outvars[0].aval.shape))
-
-
 def _linear_solve_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     solve, constants, start = linear_solve_operands(equation.params)
     return at.inline(_closed(solve), [*operands[constants], *operands[start:]])
@@ -224,11 +225,9 @@ def _gather_rule(at: Translator, equation: Any, operands: list[int]) -> list[int
 
 def _scatter_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     p, name = equation.params, equation.primitive.name
-    n, update = p["dimension_numbers"], p["update_jaxpr"]
-    if name == "scatter" and update is not None:
-        inner = getattr(update, "jaxpr", update)
-        if inner.eqns or inner.outvars[0] is not inner.invars[1]:
-            raise UnsupportedError("A scatter of a function.")
+    n = p["dimension_numbers"]
+    if name == "scatter" and not replaces(p):
+        raise UnsupportedError("A scatter of a function.")
     numbers = {
         "window_dims": n.update_window_dims, "inserted": n.inserted_window_dims,
         "index_map": n.scatter_dims_to_operand_dims, "batching": n.operand_batching_dims,
@@ -262,5 +261,5 @@ _RULES: dict[str, Callable[..., Any]] = {
     "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
     "dot_general": _dot_rule, "gather": _gather_rule, "top_k": _top_k_rule,
     "platform_index": _platform_rule, "empty": _empty_rule, "empty2": _empty_rule,
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _shape_rule), **dict.fromkeys(SCATTERS, _scatter_rule),
+    **dict.fromkeys(SCATTERS, _scatter_rule),
 }  # fmt: skip

@@ -71,11 +71,8 @@ def _assign(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
 
 SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": _assign,
-    "scatter-add": np.add.at, "scatter_add": np.add.at,
-    "scatter-sub": np.subtract.at, "scatter_sub": np.subtract.at,
-    "scatter-mul": np.multiply.at, "scatter_mul": np.multiply.at,
-    "scatter-min": np.minimum.at, "scatter_min": np.minimum.at,
-    "scatter-max": np.maximum.at, "scatter_max": np.maximum.at,
+    "scatter-add": np.add.at, "scatter-sub": np.subtract.at, "scatter-mul": np.multiply.at,
+    "scatter-min": np.minimum.at, "scatter-max": np.maximum.at,
 }  # fmt: skip
 
 

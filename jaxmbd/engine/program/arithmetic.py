@@ -124,14 +124,14 @@ _ANY_TYPE = (
     *("add", "sub", "mul", "neg", "rem", "max", "min", "abs", "sign", "is_finite"),
     *("eq", "ne", "lt", "le", "gt", "ge"),
 )
-_REAL = (
+REAL = (
     *("sqrt", "cbrt", "pow", "exp", "exp2", "expm1", "log", "log1p", "erf", "erfc", "floor", "ceil"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
 )
 
 RULES: dict[str, Rule] = {
     **{name: _any_type(name) for name in _ANY_TYPE},
-    **{name: _one_type(name, np.floating) for name in _REAL},
+    **{name: _one_type(name, np.floating) for name in REAL},
     **{name: _one_type(name, np.bool_) for name in ("and", "or", "not")},  # on integers they are bitwise
     # The total orders `eq_to`, `lt_to`, `le_to` differ from the usual ones only for NaN and the sign of zero.
     **{f"{name}_to": _any_type(name) for name in ("eq", "lt", "le")},

@@ -4,12 +4,12 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
-from jaxmbd.engine.upstream.jax_internals import expansion, linear_solve_operands, scan_counts
+from jaxmbd.engine.upstream.jax_internals import called, expansion, linear_solve_operands, scan_counts
+from jaxmbd.engine.upstream.primitives import CALLS
 
 
 def _call(equation: Equation, *operands: np.ndarray) -> Arrays:
-    inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")
-    return equation.interpret(inner, list(operands))
+    return equation.interpret(called(equation.name, equation.params), list(operands))
 
 
 def _expand(equation: Equation, *operands: np.ndarray) -> Arrays:
@@ -76,13 +76,8 @@ def _linear_solve(equation: Equation, *operands: np.ndarray) -> Arrays:
     return equation.interpret(solve, list(operands[constants] + operands[first:]))
 
 
-_NAMES = (
-    *("jit", "pjit", "closed_call", "core_call", "core_closed_call", "custom_jvp_call", "custom_vjp_call"),
-    *("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "remat", "remat2", "remat_opt", "checkpoint", "composite"),
-)
-
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_NAMES, _call),
+    **dict.fromkeys(CALLS, _call),
     "call_hi_primitive": _expand,
     "cond": _cond,
     "scan": _scan,

@@ -8,6 +8,7 @@ import numpy as np
 from jaxmbd.engine.program import arithmetic, control_flow, structure, windows
 from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
 from jaxmbd.engine.upstream.jax_internals import Literal
+from jaxmbd.engine.upstream.primitives import is_as_known
 
 RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES, **control_flow.RULES}
 
@@ -42,8 +43,8 @@ class Interpreter:
 
     def _apply(self, equation: Equation, operands: Arrays) -> Arrays:
         rule = self.rules.get(equation.name)
-        if rule is None:
-            # A primitive without a rule can still be evaluated if all of its operands are constants.
+        if rule is None or not is_as_known(equation.params):
+            # Without a rule it can still be evaluated if all of its operands are constants.
             if any(self.builder.values(operand, object) is None for operand in operands):
                 raise equation.unsupported()
             return equation.evaluate(*operands)

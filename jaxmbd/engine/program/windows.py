@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import lax
 
-from jaxmbd.engine.program.equation import AbstractBuilder, Equation, Rule
-
-_COMBINING = ("add", "sub", "mul", "max", "min")  # the operations of the scatters that do not replace
+from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
+from jaxmbd.engine.upstream.jax_internals import replaces
+from jaxmbd.engine.upstream.primitives import SCATTERS
 
 
 class Windows(NamedTuple):
@@ -65,7 +65,9 @@ def window_rules(read: Rule, write: Rule) -> dict[str, Rule]:
         return np.moveaxis(result, range(len(batch), len(batch + window)), numbers.offset_dims)
 
     def scatter(name: str | None) -> Rule:
-        def rule(equation: Equation, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        def rule(equation: Equation, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray | Arrays:
+            if name is None and not replaces(equation.params):
+                return equation.evaluate(x, indices, updates)
             numbers = equation.params["dimension_numbers"]
             batching = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
             dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -80,13 +82,11 @@ def window_rules(read: Rule, write: Rule) -> dict[str, Rule]:
 
         return rule
 
-    scatters = {f"scatter{mark}{name}": scatter(name) for name in _COMBINING for mark in "-_"}
     return {
         "dynamic_slice": dynamic_slice,
         "dynamic_update_slice": dynamic_update_slice,
         "gather": gather,
-        "scatter": scatter(None),
-        **scatters,
+        **{name: scatter(name.partition("-")[2] or None) for name in SCATTERS},  # "scatter-add" adds
     }
 
 

@@ -24,6 +24,7 @@ LOOP_ARGUMENTS = (
 USED = {
     "diffrax.AbstractERK.step": "an explicit method with diffrax's own step is replaced by its unrolled form",
     "diffrax.AbstractAdjoint.loop": "the discrete adjoint records the steps of diffrax's loop",
+    "diffrax.AbstractAdjoint._loop": "the discrete adjoint runs diffrax's loop with loops of its own inside",
     "diffrax.with_stepsize_controller_tols": "implicit solvers inside wrappers get the tolerances of the controller",
 }
 

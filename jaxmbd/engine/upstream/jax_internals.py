@@ -22,11 +22,28 @@ from jax.interpreters import batching as batching
 from jax.interpreters import mlir as mlir
 from jax.interpreters import partial_eval as partial_eval
 
+from jaxmbd.engine.upstream.primitives import CALLS
+
 USED = {
     "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
     "jax.extend.core.ClosedJaxpr": "bodies of loops are translated like whole functions",
     "jax.extend.core.Jaxpr": "what a function computes is compared by its jaxpr, and searched for lookups in tables",
     "jax.extend.core.Literal": "constants in a jaxpr are told from its variables",
+    "jax.extend.core.Literal.val": "constants in a jaxpr are read",
+    "jax.extend.core.Literal.aval": "the types of constants in a jaxpr are read",
+    "jax.extend.core.Jaxpr.eqns": "jaxprs are interpreted, translated, compared and searched",
+    "jax.extend.core.Jaxpr.constvars": "the constants of a jaxpr are given to its equations",
+    "jax.extend.core.Jaxpr.invars": "the arguments of a jaxpr are given to its equations",
+    "jax.extend.core.Jaxpr.outvars": "the results of a jaxpr are found",
+    "jax.extend.core.ClosedJaxpr.jaxpr": "a jaxpr is taken apart from its constants",
+    "jax.extend.core.ClosedJaxpr.consts": "the constants of a jaxpr are read",
+    "jax.extend.core.ClosedJaxpr.in_avals": "the types of the arguments of a jaxpr are read",
+    "jax.extend.core.ClosedJaxpr.out_avals": "the types of the results of a jaxpr are read",
+    "jax.extend.core.JaxprEqn.primitive": "a rule is found for each equation of a jaxpr",
+    "jax.extend.core.JaxprEqn.params": "the rules read the parameters of equations (`primitives.py`)",
+    "jax.extend.core.JaxprEqn.invars": "the operands of equations are found",
+    "jax.extend.core.JaxprEqn.outvars": "the results of equations are kept",
+    "jax.extend.core.JaxprEqn.effects": "what does more than compute is neither translated nor stored",
     "jax.extend.core.jaxpr_as_fun": "a traced function is differentiated without running its Python again",
     "jax.interpreters.ad.primitive_jvps": "programs and sweeps have forward derivatives",
     "jax.interpreters.ad.primitive_transposes": "programs and sweeps have reverse derivatives",
@@ -40,6 +57,9 @@ USED = {
     "jax.interpreters.partial_eval.custom_partial_eval_rules": "jax.linearize of a program computes values at once",
     "jax.interpreters.partial_eval.dce_jaxpr": "it is checked of which arguments a user's function makes use",
     "jax._src.util.weakref_cache_key_types": "what was traced is freed although it was a parameter of an equation",
+    "jax.stages.Compiled._executable": "compiled functions are written to disk",
+    "jax.stages.Compiled._params": "a compiled function that holds arrays of its own is not written to disk",
+    "jax._src.interpreters.pxla.MeshExecutable._unloaded_executable": "compiled functions are written to disk as data",
     "jax.core.ShapedArray": "primitives say the types of their results",
     "jax.experimental.compilation_cache.compilation_cache.reset_cache": "compiled functions are written to disk",
     "jax._src.dispatch.prim_requires_devices_during_lowering": "programs and sweeps are divided among devices",
@@ -133,6 +153,18 @@ def compiled_from(executable: Any, given: Any, results: Any) -> jax.stages.Compi
 def expansion(params: dict[str, Any], types: list[Any]) -> Any:
     """The jaxpr of a primitive that JAX defines in terms of others, such as `searchsorted` since jax 0.12."""
     return jax.make_jaxpr(params["_prim"].expand)(*types)
+
+
+def called(name: str, params: dict[str, Any]) -> Any:
+    """The jaxpr of the function that one of the primitives of `CALLS` calls."""
+    return next(params[key] for key in CALLS[name] if key in params)
+
+
+def replaces(params: dict[str, Any]) -> bool:
+    """True if a `scatter` writes what it is given, and not a function of what was there (`x.at[…].apply`)."""
+    update = params["update_jaxpr"]
+    inner = getattr(update, "jaxpr", update)
+    return inner is None or (not inner.eqns and inner.outvars[0] is inner.invars[1])
 
 
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
