@@ -11,10 +11,11 @@ import numpy as np
 import scipy
 
 from jaxmbd.engine.numpy_code.matrices import MATRIX_FUNCTIONS
-from jaxmbd.engine.numpy_code.windows import SCATTERS, gather, scatter
+from jaxmbd.engine.numpy_code.windows import gather, scatter
 from jaxmbd.engine.program.arithmetic import REAL
 from jaxmbd.engine.program.opcodes import EVALUATE
 from jaxmbd.engine.program.shapes import SHAPES
+from jaxmbd.engine.upstream.primitives import SCATTERS
 
 
 def _sign(x: Any) -> Any:
@@ -226,7 +227,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **_ELEMENTWISE, **SHAPES, **MATRIX_FUNCTIONS, **dict.fromkeys(SCATTERS, scatter),
+    **_ELEMENTWISE, **SHAPES, **MATRIX_FUNCTIONS, **{name: scatter(name) for name in SCATTERS},
     "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
     "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
     "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),

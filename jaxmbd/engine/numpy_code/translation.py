@@ -212,28 +212,11 @@ def _dot_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     return at.emit("dot_general", operands, contracted=contracted, batched=batched, dtype=dtype)
 
 
-def _gather_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
-    p = equation.params
-    n = p["dimension_numbers"]
-    numbers = {
-        "offset_dims": n.offset_dims, "collapsed": n.collapsed_slice_dims, "index_map": n.start_index_map,
-        "batching": n.operand_batching_dims, "indices_batching": n.start_indices_batching_dims,
-        "sizes": p["slice_sizes"], "mode": p["mode"], "fill_value": p["fill_value"],
-    }  # fmt: skip
-    return at.emit("gather", operands, **{key: _plain(x) for key, x in numbers.items()})
-
-
 def _scatter_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
-    p, name = equation.params, equation.primitive.name
-    n = p["dimension_numbers"]
-    if name == "scatter" and not replaces(p):
+    params, name = equation.params, equation.primitive.name
+    if name == "scatter" and not replaces(params):
         raise UnsupportedError("A scatter of a function.")
-    numbers = {
-        "window_dims": n.update_window_dims, "inserted": n.inserted_window_dims,
-        "index_map": n.scatter_dims_to_operand_dims, "batching": n.operand_batching_dims,
-        "indices_batching": n.scatter_indices_batching_dims, "mode": p["mode"],
-    }  # fmt: skip
-    return at.emit(name, operands, kind=name, **{key: _plain(x) for key, x in numbers.items()})
+    return at.emit(name, operands, **{key: _plain(params[key]) for key in ("dimension_numbers", "mode")})
 
 
 def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
@@ -259,7 +242,7 @@ def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]
 
 _RULES: dict[str, Callable[..., Any]] = {
     "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
-    "dot_general": _dot_rule, "gather": _gather_rule, "top_k": _top_k_rule,
+    "dot_general": _dot_rule, "top_k": _top_k_rule,
     "platform_index": _platform_rule, "empty": _empty_rule, "empty2": _empty_rule,
     **dict.fromkeys(SCATTERS, _scatter_rule),
 }  # fmt: skip

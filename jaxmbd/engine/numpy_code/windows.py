@@ -1,96 +1,71 @@
-"""Gathers and scatters of XLA on NumPy arrays: windows of an array at computed positions."""
+"""Gathers and scatters on NumPy arrays: the rules of programs (`program/windows.py`), for numbers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jax import lax
+
+from jaxmbd.engine.program.windows import Windows, constant_windows, read_known, window_rules
 
 
-def _windows(
-    shape: Sequence[int], indices: np.ndarray, sizes: Sequence[int], index_map: Sequence[int],
-    batching: Sequence[int], indices_batching: Sequence[int], removed: Sequence[int],
-) -> tuple[list[np.ndarray], np.ndarray, int]:  # fmt: skip
-    """For each axis of an array the indices of all windows, `(*batch, *window)`, and which windows are inside.
+class _Numbers:
+    """What these rules ask of a builder of scalars."""
 
-    `sizes`: the window's length along each axis; `removed`: axes that the window does not have. Also return the number
-    of batch axes. Positions outside are moved inside.
-    """
-    batch = indices.shape[:-1]
-    inside, places = np.ones(batch, bool), []
-    kept = [d for d in range(len(shape)) if d not in removed and d not in batching]
-    for d, length in enumerate(shape):
-        if d in index_map:
-            start = indices[..., list(index_map).index(d)].astype(np.int64)
-            last = length - sizes[d]
-            inside &= (start >= 0) & (start <= last)
-            start = np.clip(start, 0, max(last, 0))
-        elif d in batching:
-            axis = indices_batching[list(batching).index(d)]
-            start = np.arange(length).reshape([length if a == axis else 1 for a in range(len(batch))])
-        else:
-            start = np.zeros((1,) * len(batch), np.int64)
-        start = start.reshape((*start.shape, *[1] * len(kept)))
-        if d in kept:
-            start = start + np.arange(sizes[d]).reshape([sizes[d] if k == d else 1 for k in kept])
-        places.append(start)
-    whole = (*batch, *(sizes[d] for d in kept))
-    return [np.broadcast_to(x, whole) for x in places], inside, len(batch)
+    constant = constants = staticmethod(np.asarray)
 
 
-def _order(offsets: Sequence[int], rank: int, batch: int) -> list[int]:
-    """The axes `(*batch, *window)` in the order in which the window's are at `offsets`."""
-    windows, others = iter(range(batch, rank)), iter(range(batch))
-    return [next(windows) if axis in offsets else next(others) for axis in range(rank)]
+class _Equation(NamedTuple):
+    """What these rules ask of an equation."""
 
+    params: dict[str, Any]
+    dtype: np.dtype
+    builder: _Numbers = _Numbers()
 
-def _nothing(dtype: np.dtype) -> Any:
-    """What a gather returns for windows outside."""
-    if dtype.kind in "fc":
-        return np.nan
-    return True if dtype.kind == "b" else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
-
-
-def gather(
-    x: np.ndarray, indices: np.ndarray, *, offset_dims: Sequence[int], collapsed: Sequence[int],
-    index_map: Sequence[int], batching: Sequence[int], indices_batching: Sequence[int], sizes: Sequence[int], mode: str,
-    fill_value: Any,
-) -> np.ndarray:  # fmt: skip
-    """XLA's gather."""
-    places, inside, batch = _windows(x.shape, indices, sizes, index_map, batching, indices_batching, collapsed)
-    result = x[tuple(places)] if places else np.broadcast_to(x, indices.shape[:-1])
-    if mode == "FILL_OR_DROP" and not inside.all():
-        keep = inside.reshape((*inside.shape, *[1] * (result.ndim - batch)))
-        fill = _nothing(x.dtype) if fill_value is None else fill_value
-        result = np.where(keep, result, np.asarray(fill, x.dtype))
-    return result.transpose(_order(offset_dims, result.ndim, batch))
+    def indices(self, operand: np.ndarray) -> np.ndarray:
+        return operand
 
 
 def _assign(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
     x[places] = values
 
 
-SCATTERS: dict[str, Callable[..., Any]] = {
-    "scatter": _assign,
-    "scatter-add": np.add.at, "scatter-sub": np.subtract.at, "scatter-mul": np.multiply.at,
-    "scatter-min": np.minimum.at, "scatter-max": np.maximum.at,
+_COMBINE: dict[str | None, Callable[..., Any]] = {
+    None: _assign, "add": np.add.at, "sub": np.subtract.at, "mul": np.multiply.at, "min": np.minimum.at,
+    "max": np.maximum.at,
 }  # fmt: skip
 
 
-def scatter(
-    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, kind: str, window_dims: Sequence[int],
-    inserted: Sequence[int], index_map: Sequence[int], batching: Sequence[int], indices_batching: Sequence[int],
-    mode: str,
-) -> np.ndarray:  # fmt: skip
-    """XLA's scatters."""
-    kept = iter(np.asarray(updates.shape, int)[list(window_dims)].tolist())
-    sizes = [1 if d in inserted or d in batching else next(kept) for d in range(x.ndim)]
-    places, inside, batch = _windows(x.shape, indices, sizes, index_map, batching, indices_batching, inserted)
-    values = updates.transpose(np.argsort(_order(window_dims, updates.ndim, batch), kind="stable"))
-    flat = sum(
-        (p * int(np.prod(x.shape[d + 1 :], dtype=np.int64)) for d, p in enumerate(places)),
-        start=np.zeros(values.shape, np.int64),
-    )
-    keep = ... if mode == "CLIP" or inside.all() else inside
-    result = x.copy().reshape(-1)
-    SCATTERS[kind](result, np.asarray(flat)[keep].reshape(-1), values[keep].reshape(-1))
+def _write(equation: Any, x: Any, windows: Windows, new: Any, drops: bool, name: str | None) -> np.ndarray:
+    """Write windows, in order where several write one element."""
+    places, inside = constant_windows(equation, windows)
+    keep = inside if drops and not inside.all() else ...
+    result = x.reshape(-1).copy()
+    _COMBINE[name](result, places[keep].reshape(-1), new[keep].reshape(-1))
     return result.reshape(x.shape)
+
+
+_RULES = window_rules(read_known, _write)
+
+
+def gather(
+    x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Sequence[Any], slice_sizes: Sequence[int], mode: str,
+    fill_value: Any,
+) -> np.ndarray:  # fmt: skip
+    """XLA's gather."""
+    params = {
+        "dimension_numbers": lax.GatherDimensionNumbers(*map(tuple, dimension_numbers)), "slice_sizes": slice_sizes,
+        "mode": lax.GatherScatterMode[mode], "fill_value": fill_value,
+    }  # fmt: skip
+    return _RULES["gather"](_Equation(params, x.dtype), x, indices)
+
+
+def scatter(name: str) -> Callable[..., np.ndarray]:
+    """One of XLA's scatters."""
+
+    def run(x: Any, indices: Any, updates: Any, *, dimension_numbers: Sequence[Any], mode: str) -> np.ndarray:
+        numbers = lax.ScatterDimensionNumbers(*map(tuple, dimension_numbers))
+        params = {"dimension_numbers": numbers, "mode": lax.GatherScatterMode[mode], "update_jaxpr": None}
+        return _RULES[name](_Equation(params, x.dtype), x, indices, updates)
+
+    return run

@@ -1,6 +1,8 @@
 """Rules for primitives that read and write windows of an array: dynamic slices, `gather` and `scatter`."""
 
+import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,20 +23,25 @@ class Windows(NamedTuple):
     @property
     def room(self) -> np.ndarray:
         """The largest start index along each axis at which a window lies inside the array."""
-        return np.subtract(self.shape, self.sizes).astype(int)
+        return _layout(self.sizes, self.shape)[0]
 
     @property
     def strides(self) -> np.ndarray:
         """The strides of the array in elements."""
-        return np.append(np.cumprod(self.shape[:0:-1], dtype=int)[::-1], 1)[: len(self.shape)].astype(int)
+        return _layout(self.sizes, self.shape)[1]
 
     def places(self, first: Any) -> np.ndarray:
         """The flat indices of all elements of the windows, from the flat index `first` of their first elements."""
-        axes = len(self.sizes)
-        within = np.zeros(self.sizes, dtype=int)
-        for axis, (size, stride) in enumerate(zip(self.sizes, self.strides, strict=True)):
-            within = within + stride * np.arange(size).reshape([-1 if k == axis else 1 for k in range(axes)])
-        return np.reshape(first, np.shape(first) + (1,) * axes) + within
+        return np.reshape(first, np.shape(first) + (1,) * len(self.sizes)) + _layout(self.sizes, self.shape)[2]
+
+
+@lru_cache(maxsize=1024)  # NumPy code asks again at each run
+def _layout(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of windows of these sizes in an array of this shape `room`, `strides`, and the places within a window."""
+    room = np.array([length - size for length, size in zip(shape, sizes, strict=True)], int)
+    strides = np.array([math.prod(shape[k + 1 :]) for k in range(len(shape))], int)
+    within = np.tensordot(strides, np.indices(sizes), 1) if sizes else np.zeros((), int)
+    return room, strides, within
 
 
 def window_rules(read: Rule, write: Rule) -> dict[str, Rule]:
@@ -62,7 +69,8 @@ def window_rules(read: Rule, write: Rule) -> dict[str, Rule]:
         starts, batch = _starts(equation, indices, numbers.start_index_map, batching, x.ndim), indices.shape[:-1]
         fill = _fill(equation) if _mode(equation) == lax.GatherScatterMode.FILL_OR_DROP else None
         result = read(equation, x, Windows(starts, sizes, x.shape), fill).reshape(batch + window)
-        return np.moveaxis(result, range(len(batch), len(batch + window)), numbers.offset_dims)
+        order = tuple(range(len(batch), result.ndim))
+        return result if numbers.offset_dims == order else np.moveaxis(result, order, numbers.offset_dims)
 
     def scatter(name: str | None) -> Rule:
         def rule(equation: Equation, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray | Arrays:
@@ -131,7 +139,7 @@ def _fill(equation: Equation) -> Any:
 
 def read_known(equation: Equation, x: np.ndarray, windows: Windows, fill: Any) -> np.ndarray:
     """Read windows at constant indices."""
-    places, inside = _constant_windows(equation, windows)
+    places, inside = constant_windows(equation, windows)
     result = x.reshape(-1)[places]
     if fill is not None:
         result[~inside] = fill
@@ -142,7 +150,7 @@ def write_known(
     equation: Equation, x: np.ndarray, windows: Windows, new: np.ndarray, drops: bool, name: str | None
 ) -> np.ndarray:
     """Write windows at constant indices; repeated targets are combined in order."""
-    places, inside = _constant_windows(equation, windows)
+    places, inside = constant_windows(equation, windows)
     inside = inside if drops else np.ones_like(inside)
     result = x.reshape(-1).copy()
     targets, new = places[inside].reshape(-1), new[inside].reshape(-1)
@@ -151,11 +159,11 @@ def write_known(
     return result.reshape(x.shape)
 
 
-def _constant_windows(equation: Equation, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+def constant_windows(equation: Equation, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     """The flat indices of windows at constant starts, clamped into the array, and a mask of those within bounds."""
     starts, room = equation.indices(windows.starts), windows.room
-    inside = np.asarray(np.all((starts >= 0) & (starts <= room), axis=-1))
-    return windows.places(np.clip(starts, 0, room) @ windows.strides), inside
+    clipped = np.minimum(np.maximum(starts, 0), room)
+    return windows.places(clipped @ windows.strides), np.asarray((clipped == starts).all(axis=-1))
 
 
 def _occurrences(targets: np.ndarray) -> Iterator[np.ndarray]:
