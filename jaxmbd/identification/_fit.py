@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from jaxmbd.identification._uncertainty import uncertainty
 from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.stepwise_search import NO_STEP, STUCK, USED_UP
-from jaxmbd.parameters.parameters import Build
+from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.progress import reporting
 
 _SHOWN = 6  # searches that a warning lists
@@ -42,7 +42,7 @@ _NOT_CONVERGED = {
 def fit(
     problem: Problem | Mechanism | Build,
     experiments: Experiment | Sequence[Experiment] | None = None,
-    free: Mapping[str, Any] | None = None,
+    free: Free | None = None,
     *,
     optimiser: optax.GradientTransformation | None = None,
     batch: int | None = None,
@@ -84,10 +84,9 @@ def fit(
         >>> angle = mbd.simulate(pendulum, mbd.assemble(pendulum, start), ts)["O.angle"]
         >>> angle = angle + 1e-3 * np.random.default_rng(0).normal(size=21)
         >>> experiment = mbd.Experiment(ts, {"O.angle": angle}, start=start, sigma=1e-3)
-        >>> free = {"inertia": lambda m: m["rod"].inertia}
-        >>> problem = mbd.identification.Problem(pendulum, experiment, free)
+        >>> problem = mbd.identification.Problem(pendulum, experiment, ["rod.inertia"])
         >>> result = mbd.fit(problem, progress=False)
-        >>> print(f"{result.parameters['inertia']:.3f} ± {result.standard_errors['inertia']:.0e} kg m²")
+        >>> print(f"{result.parameters['rod.inertia']:.3f} ± {result.standard_errors['rod.inertia']:.0e} kg m²")
         0.249 ± 3e-04 kg m²
     """
     problem = _problem(problem, experiments, free, options)

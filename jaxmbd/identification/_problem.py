@@ -36,7 +36,7 @@ from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.parameters.parameters import Build, Parameters, check_within, collect, start_like
+from jaxmbd.parameters.parameters import Build, Free, Parameters, check_within, collect, start_like
 from jaxmbd.parameters.places import Where
 
 
@@ -62,14 +62,16 @@ class Problem(eqx.Module):
 
     **Arguments:**
 
-    - `mechanism`: a mechanism, with free leaves such as `free={"k": lambda m: m["spring"].stiffness}`; or a function
-      from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
+    - `mechanism`: a mechanism, with free numbers such as `free=["spring.stiffness"]`; or a function from a dictionary
+      of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
     - `experiments`: one or several `Experiment`s, also of different lengths and sampling; they are simulated in one
       batch if they differ in numbers only;
-    - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
+    - `free`: names of numbers or patterns, `["rod.mass", "*.stiffness"]`, each with its range,
+      `{"rod.mass": Positive()}`; or by a name of your choice the name of a number, a function to a leaf,
+      `{"k": lambda m: m["spring"].stiffness}`, or a `Parameter`; empty to estimate initial states only;
     - `instruments`: by the name that `data` uses, an `Instrument`, through which a channel is measured;
     - `inputs`: by name, where numbers or functions belong that each experiment has on its own (its `own`) without
-      estimating them: `{"torque": lambda m: m["motor"].force}`;
+      estimating them: `{"torque": "motor.force"}`, or a function, `{"torque": lambda m: m["motor"].force}`;
     - `loss`: `"squares"`, or a robust one, `"huber"`, `"soft_l1"`, `"cauchy"`, which grows less than the square for
       residuals above `loss_scale` noise levels;
     - `noise`: `"given"` by the experiments, or estimated from the residuals by `fit`, as `"white"` or `"coloured"`
@@ -99,10 +101,10 @@ class Problem(eqx.Module):
         self,
         mechanism: Mechanism | Build,
         experiments: Experiment | Sequence[Experiment],
-        free: Mapping[str, Any] | None = None,
+        free: Free | None = None,
         *,
         instruments: Mapping[str, Instrument] | None = None,
-        inputs: Mapping[str, Where] | None = None,
+        inputs: Mapping[str, Where] | Sequence[str] | None = None,
         loss: Loss = "squares",
         loss_scale: float = 1.5,
         noise: Literal["given", "white", "coloured"] = "given",
@@ -469,8 +471,8 @@ def _check(parameters: Parameters, instruments: dict[str, Instrument], experimen
     for name, free in parameters.free.items():
         if parameters.build is None and free.where is None and name not in used:
             raise MechanismError(
-                f"Free parameter {name!r} has no effect: it needs where=lambda m: m['part'].number, or an instrument "
-                "that refers to it."
+                f"Free parameter {name!r} has no effect: it needs a place, Parameter('part.number') or "
+                "where=lambda m: m['part'].number, or an instrument that refers to it."
             )
 
 

@@ -26,7 +26,7 @@ from jaxmbd.optimal_design._problem import (
 )
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
-from jaxmbd.parameters.parameters import Build
+from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 
@@ -99,7 +99,7 @@ class Design:
 
 def design(
     objective: Callable[[Mechanism], Any],
-    variables: Mapping[str, Any],
+    variables: Free,
     constraints: Mapping[str, Any] | None = None,
     *,
     mechanism: Mechanism | Build,
@@ -123,8 +123,10 @@ def design(
 
     - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised. Any
       analysis may be called in it, with `check=False` or `throw=False`: its values are NaN where it fails;
-    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`,
-      without priors. Bounds may be reached, those of `Bounded` too, and a start may lie on one. A `Positive` variable
+    - `variables`: numbers of the mechanism by name or pattern, each with a pair of bounds or another range,
+      `{"spring.stiffness": (1.0, 1e3), "*.mass": Positive()}`; or by a name of your choice a `Parameter` or a function
+      to a leaf of the mechanism; as in `fit`, without priors.
+      Bounds may be reached, those of `Bounded` too, and a start may lie on one. A `Positive` variable
       is at least 1e-6 of its starting value;
     - `constraints`: a `Limit` by name. `closure_error` leads back designs that cannot be assembled;
     - `mechanism`: the mechanism, or a function from the values by name to one;
@@ -140,11 +142,9 @@ def design(
     that return no numbers.
 
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
-        >>> ident = mbd.identification
-        >>> length = ident.Parameter(lambda m: m["spring"].free_length, within=ident.Bounded(0.01, 0.4))
         >>> rest = lambda m: mbd.equilibrium(m)["O.angle"]  # [rad], to become 0.2
         >>> aim = lambda m: (rest(m) - 0.2) ** 2
-        >>> found = mbd.design(aim, {"length": length}, mechanism=four_bar, starts=2)  # doctest: +SKIP
+        >>> found = mbd.design(aim, {"spring.free_length": (0.01, 0.4)}, mechanism=four_bar, starts=2)  # doctest: +SKIP
 
     Source: Nocedal, Wright, *Numerical Optimization* (2006), ch. 18; Kraft, *A software package for sequential
     quadratic programming* (1988).

@@ -22,7 +22,7 @@ from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
-from jaxmbd.parameters.parameters import Build
+from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 
@@ -100,7 +100,7 @@ class Synthesis:
 
 def synthesise(
     mechanism: Mechanism | Build,
-    variables: Mapping[str, Any],
+    variables: Free,
     follow: Mapping[str, Any],
     *,
     input: str,
@@ -127,7 +127,7 @@ def synthesise(
 
     - `mechanism`: the mechanism, or a function from the values by name to one; without drivers, of any type: four-bars,
       geared five-bars, six-bars;
-    - `variables`: by name a `Parameter`, a function to a leaf, or a pair of bounds;
+    - `variables`: as in `design`: names of numbers with pairs of bounds, a `Parameter` or a function to a leaf by name;
     - `follow`: what is followed, with a row for each position in the order in which they are to be passed: points
       `{"P": [[x, y], …]}` `[m]`, angles `{"D.angle": […]}` `[rad]`, lengths, or poses of a body
       `{"coupler": [[x, y, theta], …]}`. In a sum, errors of lengths count as shares of the size of what is followed;

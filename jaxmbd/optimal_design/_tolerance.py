@@ -15,7 +15,8 @@ from jaxmbd.checks import check_callable, check_count, check_finite, check_mappi
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._variables import Variables, variables_of
-from jaxmbd.parameters.parameters import Build, flat
+from jaxmbd.parameters.numbers import names_of
+from jaxmbd.parameters.parameters import Build, Free, flat
 from jaxmbd.printing import table
 from jaxmbd.user_functions import user_array
 
@@ -75,7 +76,7 @@ def tolerance_analysis(
     tolerances: Mapping[str, Any],
     *,
     mechanism: Mechanism | Build,
-    variables: Mapping[str, Any],
+    variables: Free | None = None,
     samples: int = 1000,
     distribution: Distribution = "normal",
     seed: int = 0,
@@ -91,7 +92,8 @@ def tolerance_analysis(
     - `quantity`: from the mechanism to a number or an array, such as a path; analyses in it are called with
       `check=False` or `throw=False`;
     - `tolerances`: by name of a variable, the largest deviation from its value, in its unit;
-    - `mechanism`, `variables`: as in `design`; the starting values are the nominal ones;
+    - `mechanism`, `variables`: as in `design`; the starting values are the nominal ones. Without `variables` they are
+      the numbers of the mechanism that `tolerances` names, also by patterns;
     - `samples`: the number of random samples, all at once under `vmap`; `distribution`: `"normal"` or `"uniform"`;
       `seed`.
 
@@ -102,7 +104,7 @@ def tolerance_analysis(
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
         >>> angle = lambda m: mbd.assemble(m, {"O.angle": 1.0}, check=False)["rocker.theta"]
         >>> found = mbd.optimal_design.tolerance_analysis(
-        ...     angle, {"pivot": 1e-4}, mechanism=four_bar, variables={"pivot": lambda m: m["C"].a.position}
+        ...     angle, {"C.a.position": 1e-4, "*.mass": 1e-3}, mechanism=four_bar
         ... )
 
     Source: Hartenberg, Denavit, *Kinematic Synthesis of Linkages* (1964); Erdman, Sandor, Kota, *Mechanism Design*
@@ -112,8 +114,13 @@ def tolerance_analysis(
     check_known("distribution", [distribution], get_args(Distribution))
     check_count("tolerance_analysis: samples", samples, 2)
     check_count("tolerance_analysis: seed", seed, 0)
-    declared = variables_of("tolerance_analysis", mechanism, variables)
     check_mapping("tolerances", tolerances, "{'crank': 1e-4}")
+    if variables is None:
+        if not isinstance(mechanism, Mechanism):
+            raise MechanismError("tolerance_analysis: a function that builds the mechanism needs variables.")
+        variables = [*tolerances]
+        tolerances = {name: x for given, x in tolerances.items() for name in names_of(mechanism, given)}
+    declared = variables_of("tolerance_analysis", mechanism, variables)
     widths = _widths(declared, tolerances)
     x, nominal_values = declared.start, np.asarray(declared.physical(declared.start))
     value, slopes = _linear(quantity, declared, x)

@@ -22,7 +22,7 @@ from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import ON_BOUND
-from jaxmbd.parameters.parameters import Build, Parameter, Parameters, collect
+from jaxmbd.parameters.parameters import Build, Free, Parameter, Parameters, collect, declared
 from jaxmbd.parameters.ranges import Bounded, Box, Positive, Unbounded
 from jaxmbd.user_functions import call_user
 
@@ -99,8 +99,8 @@ def _width(within: Box) -> Array:
     return jnp.where(within.lower + width > within.upper, jnp.nextafter(width, 0.0), width)
 
 
-def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str, Any]) -> Variables:
-    """Look up and check design variables: a `Parameter`, a function to a leaf, or a pair of bounds, by name.
+def variables_of(what: str, mechanism: Mechanism | Build, given: Free) -> Variables:
+    """Look up and check design variables: those of a fit, or pairs of bounds, by name.
 
     **Arguments:** `what`, the verb that the user called, for messages.
     """
@@ -109,12 +109,20 @@ def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str,
             f"{what}: mechanism must be a Mechanism, or a function from the variables' values to one, got "
             f"{type(mechanism).__name__}."
         )
-    check_mapping(f"{what}: variables", declared, "{'length': Parameter(...)}")
-    if not declared:
+    if not isinstance(given, list | tuple | str):
+        check_mapping(f"{what}: variables", given, "{'length': Parameter(...)}")
+    if not given:
         raise MechanismError(f"{what}: variables must name at least one number: {{'length': Parameter(...)}}.")
-    free = {name: _declared(what, name, variable) for name, variable in declared.items()}
+    ranged = {name: _ranged(name, x) for name, x in given.items()} if isinstance(given, Mapping) else given
+    free = {name: _reachable(what, name, variable) for name, variable in declared(mechanism, ranged).items()}
     if not is_concrete(mechanism, free):
         raise MechanismError(f"{what} cannot be compiled (jit, vmap): its steps depend on values.")
+    idle = [name for name, variable in free.items() if variable.where is None]
+    if idle and isinstance(mechanism, Mechanism):
+        raise MechanismError(
+            f"{what}: variable {idle[0]!r} has no effect: it needs a place, Parameter('part.number'), or a function "
+            "mechanism that takes it."
+        )
     found = collect(mechanism, free)
     variables = _vector(found)
     if found.build is not None:
@@ -125,16 +133,17 @@ def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str,
     return variables
 
 
-def _declared(what: str, name: str, variable: Any) -> Any:
-    """Return a declaration whose bounds can be reached, and which has a start: the middle of the range if none is given
-    and nothing is looked up."""
+def _ranged(name: str, variable: Any) -> Any:
+    """Return a pair of bounds as a range."""
     try:
-        if isinstance(variable, tuple | list) and len(variable) == 2:
-            variable = Parameter(within=Box(*variable))
+        return Box(*variable) if isinstance(variable, tuple | list) and len(variable) == 2 else variable
     except MechanismError as error:
         raise MechanismError(f"Variable {name!r}: {error}") from None
-    if not isinstance(variable, Parameter):
-        return variable
+
+
+def _reachable(what: str, name: str, variable: Parameter) -> Parameter:
+    """Return a declaration whose bounds can be reached, and which has a start: the middle of the range if none is given
+    and nothing is looked up."""
     within, start = variable.within, variable.start
     if not isinstance(within, _RANGES):
         raise MechanismError(

@@ -22,11 +22,10 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Parameter
-from jaxmbd.parameters.places import AbstractPlace, Leaves
+from jaxmbd.parameters.places import COLUMNS, ROWS, AbstractPlace, packed, unpacked
 from jaxmbd.parameters.priors import AbstractPrior, LogNormal, Normal, standard
 from jaxmbd.parameters.ranges import WIDTH, AbstractRange, Positive, Unbounded, everything
 
-_ROWS, _COLUMNS = np.array([0, 1, 2, 0, 0, 1]), np.array([0, 1, 2, 1, 2, 2])  # of xx, yy, zz, xy, xz, yz
 _WEIGHTS = np.sqrt([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])  # the others stand for two entries of the matrix
 _FLAT = 1e-6  # share of the largest second moment of mass: with a smaller one the estimate counts as flat
 
@@ -35,7 +34,7 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
     """The mass, the centre of mass and the inertia of a body as free parameters, `"rod.mass"`, `"rod.centre"`,
     `"rod.inertia"`; every value that a fit tries is physically possible.
 
-        free = {**body_inertia(mechanism["rod"]), "stiffness": lambda m: m["spring"].stiffness}
+        free = {**body_inertia(mechanism["rod"]), "stiffness": "spring.stiffness"}
 
     The centre `(x, y)` or `(x, y, z)` [m] is that of the estimated body in the frame of the modelled one, whose origin
     is the modelled centre: zero to begin with. All markers of the body keep their places in that frame; numbers
@@ -59,8 +58,7 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
     if not is_concrete(body.mass, body.inertia):
         raise MechanismError(f"body_inertia: mass and inertia of {body.name!r} must be known numbers.")
     name, is_planar = body.name, body.space.dim == 2
-    inertia = CentralInertia(name)
-    J = np.asarray(body.inertia) if is_planar else np.asarray(_numbers(body.inertia))
+    J = np.asarray(body.inertia) if is_planar else np.asarray(packed(body.inertia))
     within = Positive() if is_planar else ConsistentInertia()
     if not within.contains(J):
         raise MechanismError(
@@ -74,9 +72,9 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
         mass_prior, centre_prior = LogNormal(body.mass, deviation), Normal(0.0, deviation * gyration)
         inertia_prior = LogNormal(J, deviation) if is_planar else NearInertia(J, deviation)
     return {
-        f"{name}.mass": Parameter(Leaves(lambda m: m[name].mass), None, Positive(), "kg", mass_prior),
+        f"{name}.mass": Parameter(f"{name}.mass", None, Positive(), "kg", mass_prior),
         f"{name}.centre": Parameter(CentreOfMass(name), None, Unbounded(gyration), "m", centre_prior),
-        f"{name}.inertia": Parameter(inertia, None, within, "kg m²", inertia_prior),
+        f"{name}.inertia": Parameter(f"{name}.inertia", None, within, "kg m²", inertia_prior),
     }
 
 
@@ -111,33 +109,18 @@ class _Displaced(eqx.Module):
         return jnp.asarray(self.motion(t)) + self.by
 
 
-class CentralInertia(AbstractPlace):
-    """A body's inertia about its centre of mass: in space the six numbers of the matrix."""
-
-    is_last: ClassVar[bool] = False
-    components: ClassVar[tuple[str, ...]] = ("xx", "yy", "zz", "xy", "xz", "yz")
-    body: str = eqx.field(static=True)
-
-    def value(self, part: str, mechanism: Mechanism) -> Array:
-        inertia = _body(part, mechanism, self.body).inertia
-        return inertia if inertia.ndim == 0 else _numbers(inertia)
-
-    def replaced(self, mechanism: Mechanism, value: Array) -> Mechanism:
-        return eqx.tree_at(lambda m: m[self.body].inertia, mechanism, value if value.ndim == 0 else _matrix(value))
-
-
 class ConsistentInertia(AbstractRange):
     """Inertias `(xx, yy, zz, xy, xz, yz)` of bodies with an extension in all directions, by the Cholesky factor of
     their second moments of mass."""
 
     def physical(self, u: Array, start: Array) -> Array:
-        L = jnp.diag(jnp.exp(u[:3])).at[_COLUMNS[3:], _ROWS[3:]].set(u[3:])
+        L = jnp.diag(jnp.exp(u[:3])).at[COLUMNS[3:], ROWS[3:]].set(u[3:])
         sigma = _size(start) * L @ L.T
-        return _numbers(jnp.trace(sigma) * jnp.eye(3, dtype=u.dtype) - sigma)
+        return packed(jnp.trace(sigma) * jnp.eye(3, dtype=u.dtype) - sigma)
 
     def unconstrained(self, value: Array, start: Array) -> Array:
         L = jnp.linalg.cholesky(_second_moments(value) / _size(start))
-        return jnp.concatenate([jnp.log(jnp.diag(L)), L[_COLUMNS[3:], _ROWS[3:]]])
+        return jnp.concatenate([jnp.log(jnp.diag(L)), L[COLUMNS[3:], ROWS[3:]]])
 
     def slopes(self, u: Array, start: Array) -> Array:
         return jax.jacfwd(lambda u: self.physical(u, start))(u)
@@ -179,7 +162,7 @@ class NearInertia(AbstractPrior):
         L = jnp.linalg.cholesky(_second_moments(self.known))
         half = jax.scipy.linalg.solve_triangular(L, _second_moments(value), lower=True)
         whole = jax.scipy.linalg.solve_triangular(L, half.T, lower=True)
-        return (whole - jnp.eye(3, dtype=value.dtype))[_ROWS, _COLUMNS] * _WEIGHTS.astype(value.dtype) / self.deviation
+        return (whole - jnp.eye(3, dtype=value.dtype))[ROWS, COLUMNS] * _WEIGHTS.astype(value.dtype) / self.deviation
 
     def log_density(self, value: Array) -> Array:
         volume = jnp.linalg.slogdet(jax.jacfwd(self.residual)(value))[1]
@@ -188,8 +171,8 @@ class NearInertia(AbstractPrior):
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         L = np.linalg.cholesky(np.asarray(_second_moments(self.known)))
         x = draws.standard_normal(6) * np.asarray(self.deviation) / _WEIGHTS
-        sigma = L @ (np.eye(3) + np.asarray(_matrix(jnp.asarray(x)))) @ L.T
-        return np.asarray(_numbers(np.trace(sigma) * np.eye(3) - sigma))
+        sigma = L @ (np.eye(3) + np.asarray(unpacked(jnp.asarray(x)))) @ L.T
+        return np.asarray(packed(np.trace(sigma) * np.eye(3) - sigma))
 
 
 def _body(part: str, mechanism: Mechanism, name: str) -> Any:
@@ -198,17 +181,9 @@ def _body(part: str, mechanism: Mechanism, name: str) -> Any:
     return body
 
 
-def _numbers(matrix: Any) -> Any:
-    return matrix[_ROWS, _COLUMNS]
-
-
-def _matrix(numbers: Array) -> Array:
-    return numbers[np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])]
-
-
 def _second_moments(value: Array) -> Array:
     """`Σ = ½ tr(J) 1 − J`."""
-    return jnp.sum(value[:3]) / 2 * jnp.eye(3, dtype=value.dtype) - _matrix(value)
+    return jnp.sum(value[:3]) / 2 * jnp.eye(3, dtype=value.dtype) - unpacked(value)
 
 
 def _size(value: Array) -> Array:

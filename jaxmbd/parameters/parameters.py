@@ -3,8 +3,9 @@
 The search works on numbers `u`. A range maps them to physical values, so that every trial mechanism is valid.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -13,17 +14,19 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
-from jaxmbd.checks import check_finite, check_instance, check_mapping, check_some
+from jaxmbd.checks import check_finite, check_instance, check_mapping, check_some, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.parameters.labels import labels
-from jaxmbd.parameters.places import AbstractPlace, Leaves, Where
+from jaxmbd.parameters.numbers import Path, check_apart, find, is_pattern
+from jaxmbd.parameters.places import AbstractPlace, Leaves, Named, Where, claims, place_of
 from jaxmbd.parameters.priors import AbstractPrior
 from jaxmbd.parameters.ranges import AbstractRange, Unbounded
 from jaxmbd.user_functions import call_user
 
 Build = Callable[[dict[str, Any]], Mechanism]
+Free: TypeAlias = Mapping[str, Any] | Sequence[str]  # how free parameters are declared: by name, or names alone
 
 
 class Parameter(eqx.Module):
@@ -31,14 +34,17 @@ class Parameter(eqx.Module):
 
     **Arguments:**
 
-    - `where`: a function from the mechanism to the leaf that is free, to several leaves that share one value, or to a
-      whole module, such as a neural network, whose floating-point arrays are then free under one name;
-    - `start`: the starting value, in place of `where` if the first argument of the problem is a function that builds
-      the mechanism, or if the parameter belongs to an instrument; a number, an array, or a module;
+    - `where`: the name of a number or an array, `"spring.stiffness"`, as in `numbers`; a pattern, `"*.mass"`, whose
+      matches are free each for itself, under one name; or a function from the mechanism to the leaf that is free, to
+      several leaves that share one value, or to a whole module, such as a neural network, whose floating-point arrays
+      are then free under one name. A parameter without it that is called as a number of the mechanism, or by a
+      pattern, is that number, or one parameter for each match;
+    - `start`: the starting value, by default that of the mechanism; needed if the first argument of the problem is a
+      function that builds the mechanism, or if the parameter belongs to an instrument; a number, an array, or a module;
     - `within`: the range: `Unbounded()`, `Positive()`, `Bounded(lower, upper)` or `Box(lower, upper)`;
     - `prior`: what is known of it beforehand, `Normal(mean, deviation)` or `LogNormal(median, deviation)`; of each
       number, if there are several: `Normal(0.0, 1.0)` keeps the weights of a network small (weight decay);
-    - `unit`: the unit in the table of results.
+    - `unit`: the unit in the table of results; of a number that is named, it is known.
     """
 
     where: Where | AbstractPlace | None = None
@@ -48,10 +54,10 @@ class Parameter(eqx.Module):
     prior: AbstractPrior | None = None
 
     def __check_init__(self) -> None:
-        if self.where is not None and not callable(self.where) and not isinstance(self.where, AbstractPlace):
+        if self.where is not None and not callable(self.where) and not isinstance(self.where, AbstractPlace | str):
             raise MechanismError(
-                f"Parameter: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a "
-                "value to begin with is start=..."
+                "Parameter: where must be a name such as 'spring.stiffness', or a function such as lambda m: "
+                f"m['spring'].stiffness, got {self.where!r}; a value to begin with is start=..."
             )
         if self.start is not None and jax.tree_util.all_leaves([self.start]):  # else a tree, such as a network
             check_some("Parameter", "start", self.start)
@@ -62,12 +68,6 @@ class Parameter(eqx.Module):
         check_instance("Parameter: within", self.within, AbstractRange, ranges)
         if self.prior is not None:
             check_instance("Parameter: prior", self.prior, AbstractPrior, "Normal(mean, deviation) or LogNormal(...)")
-
-    def place(self) -> AbstractPlace | None:
-        """Return where it is in the mechanism; None if it is given by a starting value."""
-        if self.where is None or isinstance(self.where, AbstractPlace):
-            return self.where
-        return Leaves(self.where)
 
 
 class Parameters(eqx.Module):
@@ -99,7 +99,7 @@ class Parameters(eqx.Module):
             return built
         mechanism = self.mechanism
         assert mechanism is not None
-        places = {name: free.place() for name, free in self.free.items()} | self.inputs
+        places = _places(self.free) | self.inputs
         found = [(place, values[name]) for name, place in places.items() if place is not None and name in values]
         for place, value in sorted(found, key=lambda x: x[0].is_last):
             mechanism = place.replaced(mechanism, value)
@@ -112,8 +112,10 @@ class Parameters(eqx.Module):
 
     def labels(self, name: str) -> list[str]:
         """Return the labels of the numbers of a parameter."""
-        place = self.free[name].place()
-        return labels(name, flat(self.start[name]).size, () if place is None else place.components)
+        place, start = self.free[name].where, self.start[name]
+        if isinstance(place, Named):
+            return place.labels(name, start)
+        return labels(name, flat(start).size, place.components if isinstance(place, AbstractPlace) else ())
 
     def physical(self, u: Mapping[str, Any]) -> dict[str, Any]:
         """Return the physical values of numbers of the search, for those parameters that are in `u`."""
@@ -153,7 +155,9 @@ class Parameters(eqx.Module):
 
 
 def collect(
-    mechanism: Mechanism | Build, free: Mapping[str, Any] | None, inputs: Mapping[str, Where] | None = None
+    mechanism: Mechanism | Build,
+    free: Free | None,
+    inputs: Mapping[str, Where] | Sequence[str] | None = None,
 ) -> Parameters:
     """Look up and check all free parameters and inputs."""
     is_built = not isinstance(mechanism, Mechanism)
@@ -161,26 +165,102 @@ def collect(
         raise MechanismError(
             f"fit: mechanism must be a Mechanism, or a function from parameters to one, got {type(mechanism).__name__}."
         )
-    check_mapping("free", free, "{'k': lambda m: m['spring'].stiffness}")
-    check_mapping("inputs", inputs, "{'torque': lambda m: m['motor'].parameters}")
-    parameters = {name: f if isinstance(f, Parameter) else _free(name, f) for name, f in (free or {}).items()}
-    places = {name: Leaves(_checked_function("Input", name, where)) for name, where in (inputs or {}).items()}
-    for name in places:
-        if name in parameters:
-            raise MechanismError(f"{name!r} is a free parameter and an input: give one of them another name.")
-    if is_built and places:
+    parameters = declared(mechanism, free)
+    given = _by_name("inputs", inputs, "{'torque': 'motor.force'}")
+    if is_built and given:
         raise MechanismError(
             "inputs say where numbers belong in a mechanism; a function that builds it gets the experiments' own "
             "values by name, like parameters: leave inputs out."
         )
+    places = {name: _input(mechanism, name, name if where is None else where) for name, where in given.items()}
+    for name in places:
+        if name in parameters:
+            raise MechanismError(f"{name!r} is a free parameter and an input: give one of them another name.")
     start = {}
     for name, parameter in parameters.items():
-        start[name] = _start(None if is_built else mechanism, name, parameter)  # pyright: ignore[reportArgumentType]
+        start[name] = _start(mechanism, name, parameter)
         check_within(f"Free parameter {name!r} starts at", parameter, start[name])
     if not is_built:
-        _check_apart(mechanism, {name: parameter.place() for name, parameter in parameters.items()} | places)
+        check_apart(claims(mechanism, _places(parameters) | places))
     known, build = (None, mechanism) if is_built else (mechanism, None)
     return Parameters(known, build, parameters, start, places, tuple(parameters))  # pyright: ignore[reportArgumentType]
+
+
+def declared(mechanism: Mechanism | Build, free: Free | None) -> dict[str, Parameter]:
+    """Return free parameters as they are declared, each with its place: by names of numbers alone, or by name a
+    parameter, a range, the name of a number, or a function.
+
+    Who gives no place means the number, or by a pattern the numbers, of the parameter's own name.
+    """
+    found: dict[str, Parameter] = {}
+    for name, given in _by_name("free", free, "{'k': 'spring.stiffness'}").items():
+        parameter = _parameter(name, given)
+        placed = _placed(mechanism, name, parameter) if isinstance(mechanism, Mechanism) else {name: parameter}
+        for taken in found.keys() & placed.keys():
+            raise MechanismError(f"Two entries declare {taken!r}, the last by {name!r}: leave one of them out.")
+        found |= placed
+    return found
+
+
+def _by_name(what: str, given: Any, example: str) -> dict[str, Any]:
+    """Entries by name, None for names alone."""
+    if isinstance(given, list | tuple | str):
+        given = dict.fromkeys((given,) if isinstance(given, str) else checked_names(what, given, "rod.mass"))
+    check_mapping(what, given, example)
+    return dict(given or {})
+
+
+def _parameter(name: str, given: Any) -> Parameter:
+    if given is None or isinstance(given, AbstractRange):
+        return Parameter(within=Unbounded() if given is None else given)
+    if isinstance(given, Parameter):
+        return given
+    if isinstance(given, str | AbstractPlace) or callable(given):
+        return Parameter(given)
+    raise MechanismError(
+        f"Free parameter {name!r} must be a name such as 'spring.stiffness', a function such as lambda m: "
+        f"m['spring'].stiffness, or Parameter(...), got {given!r}."
+    )
+
+
+def _placed(mechanism: Mechanism, name: str, parameter: Parameter) -> dict[str, Parameter]:
+    """A parameter with its place; one for each number if it is declared by a pattern alone."""
+    where = parameter.where
+    if where is None and is_pattern(name):
+        places: dict[str, Any] = {one.name: Named((one,), False) for one in find(mechanism, name)}
+    elif where is None and parameter.start is None and "." not in name:
+        raise MechanismError(
+            f"Free parameter {name!r} needs a place or a start value: Parameter('part.number'), or a function "
+            "where=lambda m: m['part'].number; Parameter(start=..., within=...), if it is none of the mechanism's "
+            "numbers."
+        )
+    elif where is None and parameter.start is not None and not _is_number(mechanism, name):
+        return {name: parameter}  # of an instrument
+    else:
+        places = {name: place_of(f"Free parameter {name!r}", name if where is None else where, mechanism)}
+    units = {one: parameter.unit or (x.unit(mechanism) if isinstance(x, Named) else "") for one, x in places.items()}
+    return {one: replace(parameter, where=place, unit=units[one]) for one, place in places.items()}
+
+
+def _is_number(mechanism: Mechanism, name: str) -> bool:
+    try:
+        return bool(find(mechanism, name))
+    except MechanismError:
+        return False
+
+
+def _input(mechanism: Any, name: str, where: Any) -> AbstractPlace:
+    """The place of an input, which may take a function or a module there."""
+    place = place_of(f"Input {name!r}", where, mechanism)
+    if not isinstance(place, Named) or (place.numbers[0].index is not None and not place.is_pattern):
+        return place
+    if place.is_pattern:
+        raise MechanismError(f"Input {name!r} must be one number, array or function, got the pattern {where!r}.")
+    return Leaves(Path(place.numbers[0].path))
+
+
+def _places(free: Mapping[str, Parameter]) -> dict[str, Any]:
+    return {name: parameter.where for name, parameter in free.items()}
 
 
 def check_within(what: str, parameter: Parameter, value: Any) -> None:
@@ -190,43 +270,17 @@ def check_within(what: str, parameter: Parameter, value: Any) -> None:
             raise MechanismError(f"{what} {np.asarray(leaf)}, outside its range {parameter.within}.")
 
 
-def _check_apart(mechanism: Any, places: Mapping[str, AbstractPlace | None]) -> None:
-    """Raise if two names stand for one number of the mechanism."""
-    leaves, structure = jax.tree.flatten(mechanism)
-    numbered = jax.tree.unflatten(structure, range(len(leaves)))
-    owners: dict[int, str] = {}
-    for name, place in places.items():
-        for leaf in jax.tree.leaves(place.where(numbered)) if isinstance(place, Leaves) else ():
-            if isinstance(leaf, int) and owners.setdefault(leaf, name) != name:
-                raise MechanismError(
-                    f"{owners[leaf]!r} and {name!r} are the same number of the mechanism: leave one of them out."
-                )
-
-
-def _free(name: str, where: Any) -> Parameter:
-    return Parameter(
-        where=where if isinstance(where, AbstractPlace) else _checked_function("Free parameter", name, where)
-    )
-
-
-def _checked_function(kind: str, name: str, where: Any) -> Where:
-    if not callable(where):
-        more = ", or Parameter(...)" if kind == "Free parameter" else ""
-        raise MechanismError(
-            f"{kind} {name!r} must be a function such as lambda m: m['spring'].stiffness{more}, got {where!r}."
-        )
-    return where
-
-
-def _start(mechanism: Mechanism | None, name: str, parameter: Parameter) -> Any:
+def _start(mechanism: Any, name: str, parameter: Parameter) -> Any:
     """Return the starting value of a parameter."""
-    place = parameter.place()
-    if mechanism is None or place is None:
+    place: Any = parameter.where
+    if isinstance(place, str):
+        raise MechanismError(
+            f"Free parameter {name!r}: {place!r} names a number of a mechanism, and here a function builds it: give "
+            "Parameter(start=..., within=...)."
+        )
+    if not isinstance(mechanism, Mechanism) or place is None:
         if parameter.start is None:
-            raise MechanismError(
-                f"Free parameter {name!r} needs a start value, Parameter(start=..., within=...), "
-                "or where=lambda m: m['part'].number, if it is a number of a mechanism."
-            )
+            raise MechanismError(f"Free parameter {name!r} needs a start value, Parameter(start=..., within=...).")
         return _numbers(name, parameter.start)
     value = place.value(f"Free parameter {name!r}", mechanism)
     return value if parameter.start is None else start_like(name, parameter.start, value)

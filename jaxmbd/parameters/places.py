@@ -1,17 +1,26 @@
 """Places of parameters in a mechanism: how a value is read there, and put there."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import numpy as np
+from jaxtyping import Array
 
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, shown
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.labels import labels
+from jaxmbd.parameters.numbers import Number, Path, find, find_node, is_pattern, replaced
 from jaxmbd.user_functions import call_user
 
-Where = Callable[[Mechanism], Any]
+Where = Callable[[Mechanism], Any] | str
+
+# Of a symmetric matrix: the entries that are its numbers, and the number that is at each entry.
+ROWS, COLUMNS = np.array([0, 1, 2, 0, 0, 1]), np.array([0, 1, 2, 1, 2, 2])
+_ENTRIES = np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])
+_COMPONENTS = ("xx", "yy", "zz", "xy", "xz", "yz")
 
 
 class AbstractPlace(eqx.Module):
@@ -38,7 +47,7 @@ class Leaves(AbstractPlace):
 
     is_last: ClassVar[bool] = False
     components: ClassVar[tuple[str, ...]] = ()
-    where: Where = eqx.field(static=True)
+    where: Callable[[Mechanism], Any] = eqx.field(static=True)
 
     def value(self, part: str, mechanism: Mechanism) -> Any:
         selected = call_user(part, "where", self.where, mechanism, takes="mechanism")
@@ -71,3 +80,93 @@ class Leaves(AbstractPlace):
 def _same_structure(value: Any, node: Any) -> bool:
     numbers = eqx.filter(node, eqx.is_inexact_array)
     return jax.tree.structure(value) == jax.tree.structure(numbers)
+
+
+class Named(AbstractPlace):
+    """The array or number of a name; of a pattern, all that match, by their names and each for itself.
+
+    The value of a symmetric matrix are its six numbers, so that every value is symmetric.
+    """
+
+    is_last: ClassVar[bool] = False
+    components: ClassVar[tuple[str, ...]] = ()
+    numbers: tuple[Number, ...] = eqx.field(static=True)
+    is_pattern: bool = eqx.field(static=True)
+
+    def value(self, part: str, mechanism: Mechanism) -> Any:
+        values = {one.name: one.value(mechanism) for one in self.numbers}
+        values = {one.name: packed(x) if one.is_symmetric(x) else x for one, x in self._with(values)}
+        return values if self.is_pattern else values[self.numbers[0].name]
+
+    def replaced(self, mechanism: Mechanism, value: Any) -> Mechanism:
+        values = value if self.is_pattern else {self.numbers[0].name: value}
+        matrices = {one.name for one in self.numbers if one.is_symmetric(one.value(mechanism))}
+        return replaced(mechanism, [(one, unpacked(x) if one.name in matrices else x) for one, x in self._with(values)])
+
+    def _with(self, values: dict[str, Any]) -> list[tuple[Number, Any]]:
+        return [(one, values[one.name]) for one in self.numbers]
+
+    def labels(self, name: str, value: Any) -> list[str]:
+        """Return the labels of the numbers of its value, in the order of JAX, which sorts dictionaries."""
+        if not self.is_pattern:
+            return labels(name, np.size(value), _components(self.numbers[0], value))
+        numbers = sorted(self.numbers, key=lambda one: one.name)
+        pairs = zip(numbers, jax.tree.leaves(value), strict=True)
+        each = (labels(one.name, np.size(x), _components(one, x)) for one, x in pairs)
+        return [f"{name}[{label}]" for one in each for label in one]
+
+    def unit(self, mechanism: Mechanism) -> str:
+        """Return the unit that all numbers have; "" if they differ, or it is not known."""
+        units = {one.unit(mechanism) for one in self.numbers}
+        return units.pop() if len(units) == 1 else ""
+
+
+def _components(of: Number, value: Any) -> tuple[str, ...]:
+    is_packed = of.index is None and of.is_inertia and np.size(value) > 1
+    return _COMPONENTS if is_packed else ()
+
+
+def place_of(part: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
+    """Return the place that a name, a pattern or a function stands for; `part` is named in errors.
+
+    A name without an index may lead to a function or to a module with arrays, such as a network, as a function may.
+
+    **Raises:** `MechanismError` for names that do not exist, and for what stands for no place.
+    """
+    if isinstance(where, AbstractPlace):
+        return where
+    if isinstance(where, str):
+        path = None if is_pattern(where) else find_node(mechanism, where)
+        if path is None or eqx.is_array(Path(path)(mechanism)):
+            return Named(find(mechanism, where), is_pattern(where))
+        return Leaves(Path(path))
+    if not callable(where):
+        raise MechanismError(
+            f"{part} must be a name such as 'spring.stiffness', or a function such as lambda m: "
+            f"m['spring'].stiffness, got {shown(where)}."
+        )
+    return Leaves(where)
+
+
+def packed(matrix: Any) -> Any:
+    """Return the six numbers of a symmetric matrix, `xx, yy, zz, xy, xz, yz`."""
+    return matrix[ROWS, COLUMNS]
+
+
+def unpacked(numbers: Array) -> Array:
+    """Return the symmetric matrix of six numbers."""
+    return numbers[_ENTRIES]
+
+
+def claims(
+    mechanism: Mechanism, places: Mapping[str, AbstractPlace | None]
+) -> Iterator[tuple[str, int, tuple[int, ...] | None]]:
+    """Return which leaves of the mechanism the places take, by their number, whole or at one index."""
+    leaves, structure = jax.tree.flatten(mechanism)
+    numbered = jax.tree.unflatten(structure, range(len(leaves)))
+    for name, place in places.items():
+        if isinstance(place, Leaves):
+            found = (leaf for leaf in jax.tree.leaves(place.where(numbered)) if isinstance(leaf, int))
+            yield from ((name, leaf, None) for leaf in found)
+        elif isinstance(place, Named):
+            yield from ((name, one.array(numbered), one.index) for one in place.numbers)

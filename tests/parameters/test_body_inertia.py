@@ -14,7 +14,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.identification import Parameter, Problem, body_inertia
 from jaxmbd.identification._posterior import _log_slopes
-from jaxmbd.parameters.body_inertia import ConsistentInertia, NearInertia
+from jaxmbd.parameters.body_inertia import CentreOfMass, ConsistentInertia, NearInertia
 
 TS = np.linspace(0.0, 0.6, 61)  # short enough for a search that begins with wrong values
 NOISE = 1e-3
@@ -90,8 +90,7 @@ def test_a_displaced_centre_is_another_body() -> None:
     """In space and in the plane, with a marker that moves on the body."""
     c = np.array([0.02, -0.03, -0.1])
     mechanism = top()
-    free = body_inertia(mechanism["top"])
-    moved = free["top.centre"].place().replaced(mechanism, jnp.asarray(c))  # pyright: ignore[reportOptionalMemberAccess]
+    moved = CentreOfMass("top").replaced(mechanism, jnp.asarray(c))
     found, wanted = swing(moved, STARTS[0]), swing(top(centre=c), STARTS[0])
     plain = swing(mechanism, STARTS[0])
     for name in ("tip", "gyro", "X.angle"):
@@ -108,10 +107,10 @@ def test_a_displaced_centre_is_another_body() -> None:
             coordinates="joint",
         )
 
-    place = body_inertia(bar(0.0)["bar"])["bar.centre"].place()
+    place = CentreOfMass("bar")
     motions = [
         mbd.simulate(m, mbd.assemble(m, {"O.angle": 0.3}), TS)["O.angle"]
-        for m in (place.replaced(bar(0.0), jnp.array([0.2, 0.0])), bar(0.2), bar(0.0))  # pyright: ignore
+        for m in (place.replaced(bar(0.0), jnp.array([0.2, 0.0])), bar(0.2), bar(0.0))
     ]
     np.testing.assert_allclose(motions[0], motions[1], rtol=1e-7, atol=1e-8)
     assert not np.allclose(motions[0], motions[2], atol=1e-2)

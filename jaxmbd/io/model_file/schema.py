@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from jaxmbd.docstrings import argument_texts
 from jaxmbd.io.model_file.encode import DTYPES
 from jaxmbd.io.model_file.model import COORDINATES, FLOATS, FORMAT
 from jaxmbd.io.model_file.parts import (
@@ -95,8 +96,9 @@ def _table(
     space: str, arguments: dict[str, Argument], text: str, kind: dict[str, Any], needs: list[str]
 ) -> dict[str, Any]:
     """The table of a part: the rule of its `kind`, then those of its arguments; `needs`: keys that it has to have."""
-    texts = argument_texts(text, list(arguments))
-    rules = {key: texts.get(key, {}) | _rule(space, argument) for key, argument in arguments.items()}
+    texts = _MARKERS | argument_texts(text, list(arguments))
+    said = {key: {"description": texts[key]} if key in texts else {} for key in arguments}
+    rules = {key: said[key] | _rule(space, argument) for key, argument in arguments.items()}
     required = [key for key, argument in arguments.items() if argument.is_required and key != "name"]
     return {
         "type": "object",
@@ -109,16 +111,6 @@ def _table(
 def _description(part: type) -> str:
     """The docstring of a class without its errors and examples."""
     return re.split(r"\n\n(?:\*\*Raises| *>>>)", inspect.getdoc(part) or "")[0]
-
-
-def argument_texts(text: str, names: list[str]) -> dict[str, dict[str, str]]:
-    """What a docstring says of each argument, its unit among it: the part between semicolons that names it."""
-    found = re.search(r"\*\*Arguments:\*\*(.*?)(\n\n|$)", text, re.DOTALL)
-    clauses = re.split(r";\s+|\.\s+(?=[A-Z])", " ".join(found[1].split())) if found else []
-    texts = {
-        name: next((one for one in clauses if re.search(rf"`{name}\b", one)), _MARKERS.get(name)) for name in names
-    }
-    return {name: {"description": text.strip()} for name, text in texts.items() if text}
 
 
 def _rule(space: str, argument: Argument) -> dict[str, Any]:
