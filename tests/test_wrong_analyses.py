@@ -98,8 +98,8 @@ CASES: Cases = {
     ),
     "fit Parameter where number": (
         lambda: mbd.identification.Parameter(1.0),
-        "Parameter: where must be a function such as lambda m: m['spring'].stiffness, got 1.0; a value to "
-        "begin with is start=...",
+        "Parameter: where must be a name such as 'spring.stiffness', or a function such as lambda m: "
+        "m['spring'].stiffness, got 1.0; a value to begin with is start=...",
     ),
     "fit Bounded": (
         lambda: mbd.identification.Bounded(2.0, 1.0),
@@ -283,8 +283,9 @@ CASES: Cases = {
     ),
     "path computed": (
         lambda: mbd.equilibrium_path(M, lambda m: 2 * m["rod"].mass, [1.0, 2.0]),
-        "along must select one number of the mechanism; what it gives, of shape (), has been "
-        "computed, or taken out of an array.",
+        "equilibrium_path: along points at f64[], which is not a number of the mechanism: it has been computed, or "
+        "taken out of an array. One number of an array has a name, such as 'O.b.position[0]'. In fits and designs, a "
+        "function that builds the mechanism may compute numbers.",
     ),
     "lin response": (
         lambda: mbd.linearize(M, S, ["O.angle"], ["rod.x"]).response("x"),
@@ -357,7 +358,8 @@ CASES: Cases = {
     "fit where tuple idx": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].pose[0]}, progress=False),
         "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been computed, or taken "
-        "out of an array. Point at the whole array, or give a function that builds the mechanism from the numbers.",
+        "out of an array. One number of an array has a name, such as 'O.b.position[0]'. In fits and designs, a "
+        "function that builds the mechanism may compute numbers.",
     ),
     "fit out of range": (
         lambda: mbd.fit(

@@ -344,7 +344,8 @@ CASES: Cases = {
     ),
     "change where": (
         lambda: mbd.Change(1.0, 2.0),
-        "Change: where must be a function that picks a number, such as lambda m: m['spring'].stiffness, got 1.0.",
+        "Change: where must be the name of a number, such as 'spring.stiffness', or a function that picks one, got "
+        "1.0.",
     ),
     "change value": (
         lambda: mbd.Change(lambda m: m["spring"].stiffness, None),

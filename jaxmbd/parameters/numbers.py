@@ -27,10 +27,19 @@ from jaxmbd.printing import format_number, table
 _KIND = "number of a part"
 _MOST = 16  # an array with more numbers, such as a table or the weights of a network, is listed as a whole
 _SHOWN = 60  # rows of a printed table
+_INDEX = re.compile(r"(.+)\[(\d+(?:,\d+)*)\]")
+
+
+@dataclass(frozen=True)
+class Field:
+    """The key of a field of a module; those of items of containers are their indices or names."""
+
+    name: str
+
+
 # A pose is a guess for the assembly, and the four numbers of a rotation depend on one another: who means them names
 # them; no pattern does.
-_UNLISTED = {jax.tree_util.GetAttrKey("pose"), jax.tree_util.GetAttrKey("rotation")}
-_INDEX = re.compile(r"(.+)\[(\d+(?:,\d+)*)\]")
+_UNLISTED = {Field("pose"), Field("rotation")}
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class Path:
 
     def __call__(self, tree: Any) -> Any:
         for key in self.keys:
-            tree = getattr(tree, key.name) if isinstance(key, jax.tree_util.GetAttrKey) else tree[_item(key)]
+            tree = getattr(tree, key.name) if isinstance(key, Field) else tree[key]
         return tree
 
 
@@ -84,7 +93,7 @@ class Number:
     @property
     def is_inertia(self) -> bool:
         """True if its array is the inertia of a body."""
-        return self.path[0].name == "bodies" and self.path[-1] == jax.tree_util.GetAttrKey("inertia")
+        return self.path[0].name == "bodies" and self.path[-1] == Field("inertia")
 
     def is_symmetric(self, array: Any) -> bool:
         """True if its array is a symmetric matrix."""
@@ -92,7 +101,7 @@ class Number:
 
     def unit(self, mechanism: Mechanism) -> str:
         """Return its unit, which the docstring of its class gives; "" if that gives none."""
-        place = max(k for k, key in enumerate(self.path) if isinstance(key, jax.tree_util.GetAttrKey))
+        place = max(k for k, key in enumerate(self.path) if isinstance(key, Field))
         owner, field = Path(self.path[:place])(mechanism), self.path[place].name
         units = units_of(type(owner), field)
         if len(units) == 2 and isinstance(owner, AbstractJointForce):  # along an angle or a displacement
@@ -275,7 +284,7 @@ def names_of(mechanism: Mechanism, name: str) -> tuple[str, ...]:
 def find_node(mechanism: Mechanism, name: str) -> tuple[Any, ...] | None:
     """Return the path to an array, a function, or a module with arrays of this name; None if there is none."""
     for path, owner, called in _owners(mechanism):
-        for keys, _ in jax.tree_util.tree_flatten_with_path(owner)[0] if name.startswith(f"{called}.") else ():
+        for keys, _ in _flattened(owner) if name.startswith(f"{called}.") else ():
             for k in range(1, len(keys) + 1):
                 if called + _spelled(keys[:k]) == name:
                     return (*path, *keys[:k])
@@ -291,12 +300,11 @@ def numbers_of(mechanism: Mechanism) -> dict[str, Number]:
 
 def _owners(mechanism: Mechanism) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
     """The path to each part, the part, and the first word of names in it; `speeds` is that of generalized speeds."""
-    attribute, item = jax.tree_util.GetAttrKey, jax.tree_util.SequenceKey
     for group in ("bodies", "joints", "drivers", "forces", "sensors"):
         for k, part in enumerate(getattr(mechanism, group)):
-            yield (attribute(group), item(k)), part, part.name
+            yield (Field(group), k), part, part.name
     if mechanism.speeds is not None:
-        yield (attribute("speeds"),), mechanism.speeds, "speeds"
+        yield (Field("speeds"),), mechanism.speeds, "speeds"
 
 
 def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, Any]]:
@@ -304,17 +312,20 @@ def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, Any]]:
     literal = re.split(r"[*?]", name, maxsplit=1)[0]
     for path, owner, called in _owners(mechanism):
         if literal.startswith(f"{called}.") or f"{called}.".startswith(literal):
-            for keys, value in jax.tree_util.tree_flatten_with_path(owner)[0]:
+            for keys, value in _flattened(owner):
                 yield Number(called + _spelled(keys), (*path, *keys)), value
 
 
+def _flattened(owner: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The leaves of a part with their keys."""
+    for path, value in jax.tree_util.tree_flatten_with_path(owner)[0]:
+        named, indexed = jax.tree_util.GetAttrKey, jax.tree_util.SequenceKey
+        keys = (Field(k.name) if isinstance(k, named) else k.idx if isinstance(k, indexed) else k.key for k in path)
+        yield tuple(keys), value
+
+
 def _spelled(keys: Iterable[Any]) -> str:
-    return "".join(f".{k.name}" if isinstance(k, jax.tree_util.GetAttrKey) else f"[{_item(k)}]" for k in keys)
-
-
-def _item(key: Any) -> Any:
-    """The index or name that leads to an item of a container."""
-    return key.idx if isinstance(key, jax.tree_util.SequenceKey) else key.key
+    return "".join(f".{key.name}" if isinstance(key, Field) else f"[{key}]" for key in keys)
 
 
 def _is_array(value: Any) -> bool:

@@ -57,8 +57,8 @@ class Leaves(AbstractPlace):
             if not all(id(leaf) in leaves for leaf in jax.tree.leaves(eqx.filter(node, eqx.is_inexact_array))):
                 raise MechanismError(
                     f"{part} points at {eqx.tree_pformat(node)}, which is not a number of the mechanism: it has been "
-                    "computed, or taken out of an array. Point at the whole array, or give a function that builds the "
-                    "mechanism from the numbers."
+                    "computed, or taken out of an array. One number of an array has a name, such as "
+                    "'O.b.position[0]'. In fits and designs, a function that builds the mechanism may compute numbers."
                 )
         value = eqx.filter(nodes[0], eqx.is_inexact_array)
         if not jax.tree.leaves(value):
@@ -146,6 +146,23 @@ def place_of(part: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
             f"m['spring'].stiffness, got {shown(where)}."
         )
     return Leaves(where)
+
+
+def place_of_number(part: str, field: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
+    """Return the place of one number; `part` and its `field` are named in errors.
+
+    **Raises:** `MechanismError`, as `place_of`, and for a place that holds anything but one number.
+    """
+    if callable(where):
+        call_user(part, field, where, mechanism, takes="mechanism")
+    what = part if field == "function" else f"{part}: {field}"
+    place = place_of(what, where, mechanism)
+    value = place.value(what, mechanism)
+    if not eqx.is_array(value) or value.shape != ():
+        held = f"an array of shape {value.shape}" if eqx.is_array(value) else "several numbers"
+        named = repr(where) if isinstance(where, str) else "the function"
+        raise MechanismError(f"{what} must be one number of the mechanism, and {named} stands for {held}.")
+    return place
 
 
 def packed(matrix: Any) -> Any:

@@ -94,10 +94,10 @@ class SymbolicSystem:
 
     **Arguments:** `system`; `symbols`, names of symbols for coordinates, speeds and loads,
     `{"O.angle": "theta1", "B.Fx": "Fx"}`; default: `theta_O`, …; `parameters`, numbers of the mechanism that become
-    symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, components of vectors with an index,
-    `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, True to bring entries to a normal form, in
-    which equal terms cancel (very long entries are not simplified); `baumgarte`, symbols for α and β of `epsilon` and
-    `ode()`, `("alpha", "beta")`; default: the numbers of the system.
+    symbols, by their names, `{"m": "rod.mass", "L": "B.a.position[0]"}`, or by functions, with an index for components
+    of vectors, `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, True to bring entries to a normal
+    form, in which equal terms cancel (very long entries are not simplified); `baumgarte`, symbols for α and β of
+    `epsilon` and `ode()`, `("alpha", "beta")`; default: the numbers of the system.
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `g`,
     and the columns of symbols `vQ`, `vP`, `vZ`, `vPdot`, `vQdot`, `vZdot`, `vXdot`, `vReactions`, `vLambda`. `matrices`

@@ -46,9 +46,10 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.numerics.linear_solve import rank_of
+from jaxmbd.parameters.places import place_of_number
 from jaxmbd.user_functions import call_user
 
-Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
+Where: TypeAlias = str | Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
 
 
 class PiecesAtInstant:
@@ -219,11 +220,11 @@ class System(eqx.Module):
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
         """The same system with some numbers of its mechanism replaced.
 
-        **Arguments:** `where`, a function for each value that selects the number to replace,
-        `lambda mechanism: mechanism["rod"].mass`, or one that selects a vector and an index,
-        `(lambda mechanism: mechanism["B"].a.position, 0)`.
+        **Arguments:** `where`, for each value the name of the number to replace, `"rod.mass"`, `"B.a.position[0]"`, or
+        a function that selects it, `lambda mechanism: mechanism["rod"].mass`, or one that selects a vector and an
+        index, `(lambda mechanism: mechanism["B"].a.position, 0)`.
 
-        **Raises:** `MechanismError` if a function does not select one number.
+        **Raises:** `MechanismError` if a name or a function does not select one number.
         """
         mechanism = self.mechanism
         if len(where) != len(values):
@@ -234,6 +235,8 @@ class System(eqx.Module):
 
 
 def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
+    if isinstance(where, str):
+        return place_of_number("with_parameters", "where", where, mechanism).replaced(mechanism, jnp.asarray(value))
     place, index = where if isinstance(where, tuple) else (where, None)
     selected = call_user("with_parameters", "where", place, mechanism, takes="mechanism")
     if not eqx.is_array(selected):

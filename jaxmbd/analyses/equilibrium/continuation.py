@@ -11,7 +11,6 @@ Source: Keller, *Numerical solution of bifurcation and nonlinear eigenvalue prob
 Bifurcation and Stability Analysis* (2010), §4.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,6 +23,7 @@ from jaxmbd.analyses.equilibrium.newton_search import tolerance_of_balance
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.places import AbstractPlace
 
 _CORRECTIONS, _SUBSTEPS = 12, 40
 _WIDE = 0.5  # share of a step: if corrections add up to more they have led to another part of the curve
@@ -33,20 +33,20 @@ class BalanceFamily(eqx.Module):
     """The balances of a mechanism as a family over one parameter.
 
     `rate`: the twist of the rotation, for a unit speed if the speed is the parameter (`along` is None); `span`: the
-    range of the parameter; `along`: selects the parameter in the mechanism.
+    range of the parameter; `along`: its place in the mechanism.
     """
 
     mechanism: Mechanism
     rate: Float[Array, " twist"]
     t: Scalar
     span: Scalar
-    along: Callable[[Any], Any] | None = eqx.field(static=True)
+    along: AbstractPlace | None
 
     def at(self, p: Scalar) -> tuple[Mechanism, Balance]:
         """Return the mechanism and its balance at a value of the parameter."""
         if self.along is None:
             return self.mechanism, Balance(Equations(self.mechanism), p * self.rate, self.t)
-        mechanism = eqx.tree_at(self.along, self.mechanism, p)
+        mechanism = self.along.replaced(self.mechanism, p)
         return mechanism, Balance(Equations(mechanism), self.rate, self.t)
 
 

@@ -1,6 +1,6 @@
 """Paths of equilibria: an equilibrium as a function of one parameter, through limit points too."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -19,8 +19,8 @@ from jaxmbd.checks import check_count, check_finite, check_index, check_number
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.parameters.places import Where, place_of_number
 from jaxmbd.printing import count_of, format_number, readable
-from jaxmbd.user_functions import call_user
 
 
 class EquilibriumPath(eqx.Module):
@@ -116,7 +116,7 @@ class EquilibriumPath(eqx.Module):
 
 def equilibrium_path(
     mechanism: Mechanism,
-    along: Callable[[Any], Any] | str,
+    along: Where,
     values: Iterable[Number],
     guess: Mapping[str, Number] | State | None = None,
     *,
@@ -135,8 +135,8 @@ def equilibrium_path(
 
     **Arguments:**
 
-    - `along`: the parameter, as for `equinox.tree_at`: `lambda m: m["spring"].stiffness`; or `"speed"`, that of the
-      `rotation`;
+    - `along`: the name of a number, `"spring.stiffness"`, or a function to one, as for `equinox.tree_at`; or `"speed"`,
+      that of the `rotation`;
     - `values`: without `points`, the parameter values of the equilibria, in order; with `points`, the range: the path
       starts at the first value and is followed through limit points, also beyond the first value, until it passes the
       last one or has this number of points;
@@ -151,7 +151,7 @@ def equilibrium_path(
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> sprung = pendulum.with_parts([pl.JointSpringDamper("spring", "O.angle", 20.0)])
-        >>> path = mbd.equilibrium_path(sprung, lambda m: m["spring"].stiffness, [20.0, 40.0])
+        >>> path = mbd.equilibrium_path(sprung, "spring.stiffness", [20.0, 40.0])
         >>> print(path["O.angle"].round(4))
         [-0.2383 -0.1217]
     """
@@ -161,18 +161,16 @@ def equilibrium_path(
     numbers = _checked_values(values, points)
     check_finite("equilibrium_path", "step", as_float(step))
     check_number("equilibrium_path", "step", as_float(step), "1")
-    is_speed = isinstance(along, str)
-    if is_speed and (along != "speed" or rotation is None):
-        raise MechanismError(
-            "along must be a function such as lambda m: m['spring'].stiffness, or 'speed' with a "
-            f"rotation; got {along!r}."
-        )
+    is_speed = isinstance(along, str) and along == "speed"
+    if is_speed and rotation is None:
+        raise MechanismError("equilibrium_path: along 'speed' needs a rotation, whose speed it is.")
     first_rotation = _with_speed(rotation, numbers[0]) if is_speed else rotation
-    mechanism = mechanism if is_speed else _with(mechanism, along, numbers[0])
+    place = None if is_speed else place_of_number("equilibrium_path", "along", along, mechanism)
+    mechanism = mechanism if place is None else place.replaced(mechanism, numbers[0])
     first = equilibrium(mechanism, guess, fixed=fixed, rotation=first_rotation, t=t, stable=stable, check=check)
     unit = rate_of(mechanism, _with_speed(rotation, 1.0), first.state.q, first.state.t) if is_speed else first.rate
     span = jnp.max(numbers) - jnp.min(numbers)
-    family = BalanceFamily(first.mechanism, unit, first.state.t, span, None if is_speed else along)
+    family = BalanceFamily(first.mechanism, unit, first.state.t, span, place)
     path = _path(family, first.state.q, numbers, points, jnp.asarray(step, numbers.dtype))
     return _checked_path(path, numbers, points) if check else path
 
@@ -233,21 +231,6 @@ def _with_speed(rotation: Any, speed: Any) -> Any:
     if isinstance(rotation, Mapping):
         return dict.fromkeys(rotation, speed)
     return Rotation(speed, rotation.axis, rotation.point)
-
-
-def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
-    """Return the mechanism with another value of the parameter; raise unless `along` selects one of its numbers."""
-    entry = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
-    if not eqx.is_array(entry):
-        raise MechanismError(f"along must select one number of the mechanism, got {entry!r}.")
-    if not any(entry is leaf for leaf in jax.tree.leaves(mechanism)):
-        raise MechanismError(
-            f"along must select one number of the mechanism; what it gives, of shape {entry.shape}, has been computed, "
-            "or taken out of an array."
-        )
-    if entry.shape != ():
-        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {entry.shape}.")
-    return eqx.tree_at(along, mechanism, value)
 
 
 def _checked_path(path: EquilibriumPath, values: Array, points: int | None) -> EquilibriumPath:

@@ -19,6 +19,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown
 from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import Path, find
 
 Values: TypeAlias = tuple[Array, list[Array]]  # factors of switched forces, and values of changed parameters
 
@@ -42,19 +43,19 @@ class Switch(AbstractAction):
 class Change(AbstractAction):
     """Change the value of a force's parameter, until another event changes it again.
 
-    **Arguments:** `where`, a function that selects one array in a force of the mechanism, as for `equinox.tree_at`:
-    `lambda m: m["spring"].stiffness`; `value`, the new value, of the same shape. Both the original and the new value
-    are differentiable.
+    **Arguments:** `where`, the name of a number or an array of a force, `"spring.stiffness"`, or a function that
+    selects it in the mechanism, `lambda m: m["spring"].stiffness`; `value`, the new value, of the same shape. Both the
+    original and the new value are differentiable.
     """
 
-    where: Function
+    where: Function | str
     value: Array = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
-        if not callable(self.where) or isinstance(self.where, type):
+        if not isinstance(self.where, str) and (not callable(self.where) or isinstance(self.where, type)):
             raise MechanismError(
-                "Change: where must be a function that picks a number, such as lambda m: m['spring'].stiffness, got "
-                f"{shown(self.where)}."
+                "Change: where must be the name of a number, such as 'spring.stiffness', or a function that picks one, "
+                f"got {shown(self.where)}."
             )
         check_some("Change", "value", self.value)
 
@@ -134,16 +135,17 @@ def place_of(mechanism: Mechanism, event: Event) -> int:
     then = event.then
     assert isinstance(then, Change)
     try:
-        marked = eqx.tree_at(then.where, mechanism, replace_fn=lambda _: _Placeholder())
+        where = _paths(mechanism, then.where) if isinstance(then.where, str) else then.where
+        marked = eqx.tree_at(where, mechanism, replace_fn=lambda _: _Placeholder())
     except Exception as error:
         raise MechanismError(
             f"Event {event.name!r}: Change(where, value): where must pick one number out of the mechanism, such as "
-            f"lambda m: m['spring'].stiffness; it failed with: {error}"
+            f"'spring.stiffness'; it failed with: {error}"
         ) from None
     places = [i for i, leaf in enumerate(jax.tree.leaves(marked.forces)) if isinstance(leaf, _Placeholder)]
     if len(places) != 1 or len(jax.tree.leaves(marked.forces)) != len(jax.tree.leaves(mechanism.forces)):
         raise MechanismError(
-            f"Event {event.name!r}: Change acts on one array of a force, such as lambda m: m['spring'].stiffness; "
+            f"Event {event.name!r}: Change acts on one array of a force, such as 'spring.stiffness'; "
             "where picked something else."
         )
     shape = jnp.shape(jax.tree.leaves(mechanism.forces)[places[0]])
@@ -153,6 +155,14 @@ def place_of(mechanism: Mechanism, event: Event) -> int:
             f"{then.value.shape}."
         )
     return places[0]
+
+
+def _paths(mechanism: Mechanism, name: str) -> Function:
+    """The function that picks the arrays that a name stands for; a single number of one is refused."""
+    found = find(mechanism, name)
+    if any(one.index is not None for one in found):
+        raise MechanismError(f"{name!r} is one number of an array; name the array and give all its numbers.")
+    return lambda m: [Path(one.path)(m) for one in found]
 
 
 def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:

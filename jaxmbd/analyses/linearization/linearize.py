@@ -20,9 +20,9 @@ from jaxmbd.analyses.linearization.linearized_dynamics import (
     Input,
     LinearizedMatrices,
     checked_inputs,
-    input_units,
     linearized,
     named,
+    units_of,
 )
 from jaxmbd.analyses.linearization.steady_axes import with_constant_matrices
 from jaxmbd.analyses.output_channels import channel_units
@@ -61,8 +61,9 @@ def linearize(
       fixed independent coordinates;
     - `inputs`: a force along a coordinate, `"O.angle"`, `"slider.x"` `[N m, N]`; on a body at its centre of mass in
       world axes, `"slider.fx"`; an addition to a force along a coordinate, `"motor.effort"`, or to a spring's tension,
-      `"spring.tension"`; or any other number of the mechanism on which the constraints do not depend, as a name and a
-      function, `("rest", lambda m: m["spring"].free_length)`. The motion of a driver cannot be an input;
+      `"spring.tension"`; or any other number of the mechanism on which the constraints do not depend, by its name or
+      a pattern, `"spring.free_length"`, or under a name of your choice by its name or a function,
+      `("rest", lambda m: m["spring"].free_length)`. The motion of a driver cannot be an input;
     - `outputs`: any name that `solution[name]` can read, including accelerations and reactions;
     - `independent`: as many names as there are degrees of freedom: of speeds, of coordinates of bodies and joints,
       `"O.angle"` (in absolute coordinates too), or of angular velocities about world axes, `"disc.omega_world.x"`. By
@@ -106,7 +107,7 @@ def linearize(
     is_steady = None
     if independent is None:
         choice, matrices, is_steady = with_constant_matrices(mechanism, state, choice, matrices, changes, channels)
-    sizes, forces = matrices.sizes, input_units(mechanism)
+    sizes = matrices.sizes
     return LinearSystem(
         A=_check_strain(mechanism, matrices, tuple(map(named, changes))),
         B=matrices.B, C=matrices.C, D=matrices.D, mass=matrices.mass, directions=matrices.directions,
@@ -117,7 +118,7 @@ def linearize(
         own_states=state.own_state_names,
         inputs=tuple(map(named, changes)),
         outputs=tuple(part for name, size in zip(channels, sizes, strict=True) for part in _components(name, size)),
-        input_units=tuple(forces.get(named(change), "") for change in changes),
+        input_units=units_of(mechanism, changes),
         output_units=tuple(units[name] for name, size in zip(channels, sizes, strict=True) for _ in range(size)),
     )  # fmt: skip
 

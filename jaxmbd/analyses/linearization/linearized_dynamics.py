@@ -3,7 +3,7 @@
 An input changes the mechanism by one number, which is zero where it is linearised.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -27,11 +27,11 @@ from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import LeastSquaresQR
+from jaxmbd.parameters.numbers import is_pattern, names_of, numbers_of
+from jaxmbd.parameters.places import AbstractPlace, Named, Where, place_of_number
 from jaxmbd.planar import Force, JointForce
-from jaxmbd.user_functions import call_user
 
-LeafSelector: TypeAlias = Callable[[Mechanism], Array]
-Input: TypeAlias = str | tuple[str, LeafSelector]
+Input: TypeAlias = str | tuple[str, Where]
 
 
 class _JointForceWithInput(AbstractJointForce):
@@ -83,12 +83,12 @@ def _effort_unit(mechanism: Mechanism, coordinate: str) -> str:
 
 
 def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """Return the inputs as a tuple; raise unless each is an existing name or selects a number of the mechanism."""
+    """Return the inputs as a tuple, numbers of the mechanism as pairs; raise unless each exists."""
     if not isinstance(inputs, Iterable):
         raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
-    checked = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    checked: list[Input] = []
     known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
-    for entry in checked:
+    for entry in (inputs,) if isinstance(inputs, str) else inputs:
         if isinstance(entry, str):
             owner, _, component = entry.partition(".")
             if owner in drivers and component in ("motion", "effort"):
@@ -97,15 +97,28 @@ def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input
                     f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
                     f"{mechanism[owner].coordinate!r}."
                 )
-            check_known("input", [entry], known)
-        elif not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and callable(entry[1])):
+            if entry in known:
+                checked.append(entry)
+                continue
+            numbers = numbers_of(mechanism)
+            names = names_of(mechanism, entry) if is_pattern(entry) else (entry,)
+            check_known("input", names, (*known, *numbers))
+            checked += [(name, name) for name in names]
+        elif isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and _is_place(entry[1]):
+            checked.append(entry)
+        else:
             raise MechanismError(
                 "An input is a name, or a name and a function that finds a number in the mechanism, "
                 f"('load', lambda m: m['load'].torque); got {entry!r}."
             )
-        else:
-            _selected_number(mechanism, *entry)
-    return checked
+    for entry in checked:
+        if not isinstance(entry, str):
+            _place_of(mechanism, *entry)
+    return tuple(checked)
+
+
+def _is_place(where: Any) -> bool:
+    return callable(where) or isinstance(where, str)
 
 
 def named(entry: Input) -> str:
@@ -113,10 +126,18 @@ def named(entry: Input) -> str:
     return entry if isinstance(entry, str) else entry[0]
 
 
+def units_of(mechanism: Mechanism, inputs: tuple[Input, ...]) -> tuple[str, ...]:
+    """Return the units of inputs; "" where a function selects the number."""
+    known = input_units(mechanism)
+    places = [known[x] if isinstance(x, str) else _place_of(mechanism, *x) for x in inputs]
+    return tuple(x if isinstance(x, str) else x.unit(mechanism) if isinstance(x, Named) else "" for x in places)
+
+
 def with_input(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
     """Return the mechanism with an input that is `by` larger than where it is linearised."""
     if not isinstance(entry, str):
-        return eqx.tree_at(entry[1], mechanism, _selected_number(mechanism, *entry) + by)
+        place = _place_of(mechanism, *entry)
+        return place.replaced(mechanism, place.value(entry[0], mechanism) + by)
     owner, _, component = entry.partition(".")
     for k, force in enumerate(mechanism.forces):
         if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
@@ -138,15 +159,8 @@ def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechani
     return mechanism.replaced(forces=forces)
 
 
-def _selected_number(mechanism: Mechanism, name: str, leaf: LeafSelector) -> Array:
-    value = call_user(f"The input {name!r}", "function", leaf, mechanism, takes="mechanism")
-    if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
-        description = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
-        raise MechanismError(
-            f"The input {name!r} must be a single number of the mechanism, as m['spring'].free_length is; its function "
-            f"finds {description}{', computed or taken out of an array' if description == 'shape ()' else ''}."
-        )
-    return value
+def _place_of(mechanism: Mechanism, name: str, where: Where) -> AbstractPlace:
+    return place_of_number(f"The input {name!r}", "function", where, mechanism)
 
 
 class LinearizedMatrices(eqx.Module):
