@@ -79,6 +79,9 @@ from .optimal_design import Limit as Limit
 from .optimal_design import Synthesis as Synthesis
 from .optimal_design import design as design
 from .optimal_design import synthesise as synthesise
+from .parameters.numbers import NamedNumbers as NamedNumbers
+from .parameters.numbers import numbers as numbers
+from .parameters.numbers import with_numbers as with_numbers
 from .sweeps import sweep as sweep
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System

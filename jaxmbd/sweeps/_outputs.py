@@ -12,10 +12,12 @@ from jaxmbd.analyses.result_codes import RESULTS, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import with_numbers
 from jaxmbd.sweeps._space import RESERVED, Space
 from jaxmbd.user_functions import call_user
 
-Function: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+Function: TypeAlias = Callable[[Any], Mapping[str, Any]]  # of a dictionary of numbers, or of a mechanism
 
 RESULT, RESULT_TEXT = "result", "result_text"
 
@@ -40,8 +42,22 @@ class Numbers(dict[str, Any]):
         raise unknown("number in the space of the sweep", name, self)
 
 
+@dataclass(frozen=True)
+class OfMechanism:
+    """A function of a mechanism as one of the numbers that the mechanism is to have."""
+
+    function: Function
+    mechanism: Mechanism
+
+    def __call__(self, numbers: Mapping[str, Any]) -> Mapping[str, Any]:
+        what, changed = f"sweep: {name_of(self.function)}", with_numbers(self.mechanism, numbers)
+        return call_user(what, "function", self.function, changed, takes="mechanism")
+
+
 def name_of(function: Any) -> str:
     """What messages call a function."""
+    if isinstance(function, OfMechanism):
+        return name_of(function.function)
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
@@ -49,8 +65,11 @@ def of_one(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """The function for one variant with its outputs as arrays, the verdict as an integer."""
 
     def outputs(numbers: dict[str, Any]) -> dict[str, Any]:
-        called = "{" + ", ".join(f"{name!r}: …" for name in numbers) + "}"
-        found = call_user(f"sweep: {name_of(function)}", "function", function, Numbers(numbers), takes=called)
+        if isinstance(function, OfMechanism):
+            found = function(numbers)
+        else:
+            called = "{" + ", ".join(f"{name!r}: …" for name in numbers) + "}"
+            found = call_user(f"sweep: {name_of(function)}", "function", function, Numbers(numbers), takes=called)
         if not isinstance(found, Mapping):
             raise MechanismError(
                 f"sweep: {name_of(function)} must return a dictionary of named outputs, such as "

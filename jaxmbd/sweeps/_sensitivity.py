@@ -6,7 +6,7 @@ method takes steps of one number at a time: `mu_star` is the mean size of their 
 Source: Saltelli et al., *Global Sensitivity Analysis: The Primer* (2008), chapters 3 and 4.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import as_float
-from jaxmbd.checks import check_count, check_finite, check_mapping
+from jaxmbd.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.errors import MechanismError, SolveError, check_known, needs
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import find, with_numbers
 from jaxmbd.printing import format_number, table
-from jaxmbd.sweeps._outputs import RESULT, Function, name_of, of_one, result_texts
+from jaxmbd.sweeps._outputs import RESULT, Function, OfMechanism, name_of, of_one, result_texts
 from jaxmbd.sweeps._samples import VARIANT, bounds
 from jaxmbd.sweeps._sweep import Sweep
 
@@ -77,7 +79,7 @@ def sensitivity_indices(
     **Arguments:** `function`: as for `sweep`; `ranges`: the least and largest value by name; `output`: the name of a
     scalar output; `count`: with `"sobol"` a power of two, of which `count (n + 2)` variants for `n` numbers follow,
     with `"morris"` the number of trajectories, of `n + 1` variants each; `seed`: of the samples and of the bootstrap;
-    `options`: of `sweep`, such as `store`.
+    `options`: of `sweep`, such as `store`, or the `mechanism` whose numbers are named.
 
     **Returns:** indices with their confidence, to be printed.
 
@@ -224,13 +226,30 @@ def _with_unit(value: float, unit: str) -> str:
     return format_number(value) + f" {unit}" * (unit not in ("", "1"))
 
 
+def _of_mechanism(mechanism: Mechanism, names: Any) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The values of numbers by name, and their units; of names alone those that the mechanism has."""
+    if isinstance(names, Mapping):
+        with_numbers(mechanism, names)  # its checks
+        units = {name: {one.unit(mechanism) for one in find(mechanism, name)} for name in names}
+        return names, {name: one.pop() for name, one in units.items() if len(one) == 1}
+    listed = (names,) if isinstance(names, str) else checked_names("local_sensitivities: numbers", names, "rod.mass")
+    each = [number for name in listed for one in find(mechanism, name) for number in one.elements(mechanism)]
+    return {one.name: one.value(mechanism) for one in each}, {one.name: one.unit(mechanism) for one in each}
+
+
 def local_sensitivities(
-    function: Function, numbers: Mapping[str, float], *, units: Mapping[str, str] | None = None
+    function: Function,
+    numbers: Mapping[str, float] | Sequence[str] | str,
+    *,
+    units: Mapping[str, str] | None = None,
+    mechanism: Mechanism | None = None,
 ) -> LocalSensitivities:
     """Return the derivatives of all outputs with respect to all numbers, `∂y_i/∂x_k`, in forward mode.
 
     **Arguments:** `function`: as for `sweep`; `numbers`: the point, by name; `units`: texts by the names of numbers and
-    outputs, `{"length": "m", "period": "s"}`, `"1"` for one without dimension: the table then shows units.
+    outputs, `{"length": "m", "period": "s"}`, `"1"` for one without dimension: the table then shows units; `mechanism`:
+    as in `sweep`, a mechanism whose numbers are named. They may then be names or patterns alone, `["*.mass"]`, each
+    number at its value in the mechanism, and their units are known.
 
     **Returns:** derivatives and elasticities by name, to be printed, or as an `xarray.Dataset` by `dataset()`. Integers
     and booleans are left out.
@@ -244,11 +263,22 @@ def local_sensitivities(
         >>> slopes = mbd.sweeps.local_sensitivities(period, {"length": 1.0, "g": 9.81})
         >>> print(f"{slopes.elasticities['period']['length']:.3f}")  # per cent for one per cent
         0.500
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> def height(mechanism):
+        ...     return {"y": mbd.assemble(mechanism, {"O.angle": 1.0}, check=False)["rod.y"]}
+        >>> names = ["O.b.position[0]"]
+        >>> print(mbd.sweeps.local_sensitivities(height, names, mechanism=pendulum, units={"y": "m"}))
+        output  number               at  derivative  elasticity
+        y       O.b.position[0]  -0.5 m   -0.841471           1
     """
     units = {} if units is None else units
     check_mapping("local_sensitivities: units", units, '{"length": "m"}')
+    if mechanism is not None:
+        function = OfMechanism(function, mechanism)
+        numbers, known = _of_mechanism(mechanism, numbers)
+        units = {**known, **units}
     check_mapping("local_sensitivities: numbers", numbers, '{"length": 1.0}')
-    if not numbers:
+    if not numbers or not isinstance(numbers, Mapping):
         raise MechanismError('local_sensitivities: numbers is empty. Give at least one, such as {"length": 1.0}.')
     point = {name: as_float(value) for name, value in numbers.items()}
     for name, value in point.items():

@@ -13,6 +13,8 @@ import numpy as np
 
 from jaxmbd.checks import check_mapping
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import with_numbers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,6 +127,13 @@ def _check_names(space: Space) -> None:
             raise MechanismError(
                 f"sweep: {name!r} cannot be the name of a number or a dimension, since results have it."
             )
+
+
+def check_named(mechanism: Mechanism, space: Space) -> None:
+    """Raise unless the space names numbers of the mechanism, and its parts can have the ends of all values."""
+    for one in space.swept:
+        for value in (one.values.min(), one.values.max()):
+            with_numbers(mechanism, {one.name: value})
 
 
 def _from_pair(name: Any, value: Any) -> Swept:

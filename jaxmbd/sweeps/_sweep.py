@@ -12,12 +12,23 @@ import numpy as np
 
 from jaxmbd.checks import as_path, check_count, check_flags
 from jaxmbd.errors import MechanismError, SolveError
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 from jaxmbd.sweeps._chunks import Chunks, Executors, Values, by_workers, here, pickled
 from jaxmbd.sweeps._digest import digests
 from jaxmbd.sweeps._explanation import Explanation, Rate, explanation
-from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, Output, compiled, name_of, outputs_of, result_texts
-from jaxmbd.sweeps._space import Space, SpaceLike, space_of
+from jaxmbd.sweeps._outputs import (
+    RESULT,
+    RESULT_TEXT,
+    Function,
+    OfMechanism,
+    Output,
+    compiled,
+    name_of,
+    outputs_of,
+    result_texts,
+)
+from jaxmbd.sweeps._space import Space, SpaceLike, check_named, space_of
 from jaxmbd.sweeps._store import Store, checked, open_finished, opened
 
 if TYPE_CHECKING:
@@ -49,8 +60,10 @@ class Sweep:
     executor: Executors | None = None
     overwrite: bool = False
     progress: bool = True
+    mechanism: Mechanism | None = None
     outputs: tuple[Output, ...] = field(init=False)
     chunks: Chunks = field(init=False)
+    _function: Function = field(init=False, repr=False, compare=False)  # of numbers by name
     _run: Any = field(init=False, repr=False, compare=False)  # the function for a chunk, jitted
 
     def __post_init__(self) -> None:
@@ -62,10 +75,14 @@ class Sweep:
             raise MechanismError(f"sweep: executor must be a concurrent.futures.Executor, got {self.executor!r}.")
         check_count("sweep: chunk", self.chunk, 1)
         check_flags("sweep", overwrite=self.overwrite, progress=self.progress)
-        space = space_of(self.space)
+        space, function = space_of(self.space), self.function
+        if self.mechanism is not None:
+            check_named(self.mechanism, space)
+            function = OfMechanism(function, self.mechanism)
+        object.__setattr__(self, "_function", function)
         object.__setattr__(self, "chunks", Chunks(space, min(int(self.chunk), space.count)))
-        object.__setattr__(self, "_run", compiled(self.function))
-        object.__setattr__(self, "outputs", outputs_of(self.function, self._run, space, self.chunks.size))
+        object.__setattr__(self, "_run", compiled(function))
+        object.__setattr__(self, "outputs", outputs_of(function, self._run, space, self.chunks.size))
 
     def __repr__(self) -> str:
         space = self.chunks.space
@@ -77,17 +94,17 @@ class Sweep:
 
         **Returns:** numbers of variants and chunks, memory, size of the store, and time, to be printed.
         """
-        return explanation(self.function, self.chunks, self.outputs, has_store=self.store is not None)
+        return explanation(self._function, self.chunks, self.outputs, has_store=self.store is not None)
 
     def run(self) -> "xr.Dataset":
         """Compute all variants, or with a store those that are not done yet; see `sweep`."""
         if self.executor is not None:
-            pickled(self.function)  # before anything is written
+            pickled(self._function)  # before anything is written
         if self.store is None:
             values = self._into_memory()
         else:
             what = as_path("sweep: store", self.store), self.chunks.space, self.outputs, self.chunks.size
-            parts = digests(self.function, self._run, *what[1:])
+            parts = digests(self._function, self._run, *what[1:])
             with opened(*what, parts, self.overwrite) as store:
                 self._into_store(store)
                 values = checked(*what, "r").values()
@@ -140,8 +157,8 @@ class Sweep:
         if not missing:
             return _nothing()
         if self.executor is None:
-            return here(self.function, self._run, self.chunks, missing)
-        return by_workers(self.function, self.chunks, missing, self.executor)
+            return here(self._function, self._run, self.chunks, missing)
+        return by_workers(self._function, self.chunks, missing, self.executor)
 
 
 def _nothing() -> Iterator[tuple[int, Values]]:
@@ -157,6 +174,7 @@ def sweep(
     executor: Executors | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    mechanism: Mechanism | None = None,
 ) -> "xr.Dataset":
     """Compute a function for all variants of a space of named numbers: `y_k = f(x_k)`.
 
@@ -182,6 +200,8 @@ def sweep(
       level of a module. A chunk whose worker broke is submitted again, at most three times.
     - `overwrite`: whether to delete a store that exists.
     - `progress`: whether to show a line with the rate and the time left.
+    - `mechanism`: a mechanism, whose numbers the space then names, `{"rod.mass": [1.0, 2.0]}`; the function takes the
+      mechanism that has them. All matches of a pattern, `"*.mass"`, have the same value.
 
     **Returns:** a dataset over the dimensions of the space, in memory. The numbers of the space are coordinates; an
     array has further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text.
@@ -197,8 +217,14 @@ def sweep(
         >>> found = mbd.sweep(period, {"length": [0.5, 1.0, 2.0], "g": [1.62, 9.81]}, progress=False)
         >>> print(found["period"].sel(g=9.81).values.round(3))
         [1.419 2.006 2.837]
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> def height(mechanism):
+        ...     return {"y": mbd.assemble(mechanism, {"O.angle": 1.0}, check=False)["rod.y"]}
+        >>> found = mbd.sweep(height, {"O.b.position[0]": [-0.4, -0.5]}, mechanism=pendulum, progress=False)
+        >>> print(found["y"].values.round(3))
+        [0.337 0.421]
     """
-    return Sweep(function, space, store, chunk, executor, overwrite, progress).run()
+    return Sweep(function, space, store, chunk, executor, overwrite, progress, mechanism).run()
 
 
 def read_store(store: str | Path) -> "xr.Dataset":
