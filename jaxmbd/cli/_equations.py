@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.analyses.state import State
-from jaxmbd.cli._numbers import check_numbers, numbers_of
 from jaxmbd.errors import MechanismError, check_known, needs
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import numbers_of
 from jaxmbd.symbolic import SymbolicSystem, export
 
 _USUAL = ("xM", "vF", "Psi_p", "Phi", "gamma")  # pieces of `M ṗ + Cᵀ λ = F`, `Φ = 0`, `C ṗ = γ`
@@ -16,16 +16,15 @@ ENDINGS = {"text": ".txt", "latex": ".tex", "sympy": ".py", "numpy": ".py", "c":
 _NAMES = ("coordinates", "speeds", "multipliers", "reactions")
 
 
-def parameters(mechanism: Mechanism, given: Iterable[str]) -> dict[str, Any]:
-    """Parse `["rod.mass=m"]` to the places of numbers by their symbols, as `SymbolicSystem` wants them."""
-    found: dict[str, Any] = {}
+def parameters(mechanism: Mechanism, given: Iterable[str]) -> dict[str, str]:
+    """Parse `["rod.mass=m"]` to the names of numbers by their symbols, as `SymbolicSystem` wants them."""
+    found: dict[str, str] = {}
     for text in given:
         name, _, symbol = text.rpartition("=")
         if not name or not symbol.isidentifier():
             raise MechanismError(f"--symbol takes a number of a part and a word, rod.mass=m, got {text!r}.")
-        check_numbers([name], mechanism)
-        number = numbers_of(mechanism)[name]
-        found[symbol] = (number.array, *number.index) if number.index else number.array
+        check_known("number of a part", [name], numbers_of(mechanism))
+        found[symbol] = name
     return found
 
 

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from jaxmbd import io as files
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
-    from jaxmbd.cli import _numbers as numbers
     from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
+    from jaxmbd.parameters import numbers
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
-    numbers = lazy_loader.load("jaxmbd.cli._numbers", suppress_warning=True)
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
+    numbers = lazy_loader.load("jaxmbd.parameters.numbers", suppress_warning=True)
 
 _MODEL = ".toml"  # the ending of model files
 _FEW = 6  # the largest number of quantities that are shown by default
@@ -159,7 +159,7 @@ def load(
     if given:
         if start is not None:  # with other numbers its joints need not be closed
             example = replace(example, **beginning.released(example.mechanism, start))
-        start, changed = None, numbers.checked(numbers.with_numbers(example.mechanism, given))
+        start, changed = None, numbers.with_numbers(example.mechanism, given)
         example = replace(example, mechanism=changed)
     if coordinates or cut:
         if start is not None:
@@ -188,7 +188,8 @@ def _divided(mechanism: "mechanisms.Mechanism", given: dict[str, float]) -> tupl
     if not given:
         return {}, {}
     known, coordinates = numbers.numbers_of(mechanism), beginning.coordinate_names(mechanism)
-    check_known("coordinate or number of a part", given, (*coordinates, *known))
+    named = [name for name in given if not numbers.is_pattern(name)]
+    check_known("coordinate or number of a part", named, (*coordinates, *known))
     return (
         {name: value for name, value in given.items() if name not in coordinates},
         {name: value for name, value in given.items() if name in coordinates},

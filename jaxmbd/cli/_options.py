@@ -32,7 +32,9 @@ Cut = Annotated[list[str] | None, Option(help="A joint to cut, with joint coordi
 Values = Annotated[
     list[str] | None,
     Option(
-        "--set", help="A number of a part, rod.mass=2, or a coordinate at the start, crank.theta=30deg (repeatable)."
+        "--set",
+        help="A number of a part, rod.mass=2, all that match a pattern, '*.mass=2', or a coordinate at the start, "
+        "crank.theta=30deg (repeatable).",
     ),
 ]
 Speed = Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2 (repeatable).")]
@@ -138,7 +140,11 @@ Data = Annotated[
 ]
 Parameters = Annotated[
     list[str] | None,
-    Option("--parameter", help="A number to be estimated and its bounds: rod.mass=0.5:2 (repeatable)."),
+    Option(
+        "--parameter",
+        help="A number to be estimated and its bounds, rod.mass=0.5:2, or all that match a pattern, '*.mass=0.5:2', "
+        "each for itself (repeatable).",
+    ),
 ]
 Estimate = Annotated[
     list[str] | None, Option(help="A coordinate or speed at the start that is estimated, too: rod.theta (repeatable).")
@@ -159,7 +165,11 @@ Outputs = Annotated[list[str] | None, Option("--output", help=f"What is kept of 
 Overwrite = Annotated[bool, Option("--overwrite", help="Begin afresh, in place of continuing a store that exists.")]
 Variables = Annotated[
     list[str] | None,
-    Option("--variable", help="A number to be chosen and its bounds: spring.stiffness=1:100 (repeatable)."),
+    Option(
+        "--variable",
+        help="A number to be chosen and its bounds, spring.stiffness=1:100, or all that match a pattern, "
+        "'*.stiffness=1:100', each for itself (repeatable).",
+    ),
 ]
 Minimize = Annotated[str | None, Option(help=f"What is to be small: {_CHANNEL}.")]
 Maximize = Annotated[str | None, Option(help=f"What is to be large, in place of --minimize: {_CHANNEL}.")]

@@ -16,13 +16,13 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.cli._model import Model, remark
-from jaxmbd.cli._numbers import check_numbers, checked, numbers_of, value_of, with_numbers
 from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_names
 from jaxmbd.cli._values import Grid
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Bounded, Parameter
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.parameters.numbers import find, is_pattern, numbers_of, with_numbers
 from jaxmbd.scene.curves import component_label
 from jaxmbd.sweeps import latin_hypercube, sobol
 
@@ -89,10 +89,6 @@ class Study:
     formulation: AbstractFormulation
     accuracy: Literal["standard", "high"]
 
-    def mechanism_at(self, numbers: Mapping[str, Any]) -> Mechanism:
-        """Return the mechanism with other values of numbers of its parts."""
-        return with_numbers(self.mechanism, numbers)
-
     def state(self, mechanism: Mechanism, check: bool = False) -> State:
         """Return the start of a mechanism."""
         return assemble(mechanism, self.fixed, speeds=self.speeds, check=check)
@@ -110,10 +106,11 @@ class Study:
         """Return all outputs and the verdict for one variant, as a sweep wants them."""
         known, coordinates = numbers_of(self.mechanism), coordinate_names(self.mechanism)
         fixed = {name: value for name, value in numbers.items() if name in coordinates}
-        speeds = {name: value for name, value in numbers.items() if name not in coordinates and name not in known}
+        of_start = [name for name in numbers if name not in known and not is_pattern(name)]
+        speeds = {name: numbers[name] for name in of_start if name not in coordinates}
         study = replace(self, fixed={**self.fixed, **fixed}, speeds={**self.speeds, **speeds})
         of_parts = {name: value for name, value in numbers.items() if name not in fixed and name not in speeds}
-        solution = study.motion(self.mechanism_at(of_parts))
+        solution = study.motion(with_numbers(self.mechanism, of_parts))
         return {output.name: output.value(solution) for output in self.outputs} | {"result": solution}
 
 
@@ -158,16 +155,23 @@ def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -
 
     **Raises:** `MechanismError` for names that do not exist, and bounds at which a part cannot be.
     """
-    check_numbers(given, mechanism)
-    found = {}
+    _check_named(mechanism, "number of a part", given)
+    found: dict[str, Parameter] = {}
     for name, (lower, upper) in given.items():
         for bound in (lower, upper):
-            checked(with_numbers(mechanism, {name: bound}))
-        value = value_of(mechanism, name)
-        start = value if lower < value < upper else 0.5 * (lower + upper)
-        unit = numbers_of(mechanism)[name].unit(mechanism)
-        found[name] = Parameter(None, start, Bounded(lower, upper), unit)
+            with_numbers(mechanism, {name: bound})
+        for number in find(mechanism, name):
+            if number.name in found:
+                raise MechanismError(f"{number.name!r} is given twice, the last time by {name!r}: leave one out.")
+            value = float(number.value(mechanism))
+            start = value if lower < value < upper else 0.5 * (lower + upper)
+            found[number.name] = Parameter(number.name, start, Bounded(lower, upper))
     return found
+
+
+def _check_named(mechanism: Mechanism, kind: str, given: Iterable[str], *others: str) -> None:
+    """Raise unless what is no pattern names a number, or one of the others."""
+    check_known(kind, [name for name in given if not is_pattern(name)], (*numbers_of(mechanism), *others))
 
 
 def space_of(mechanism: Mechanism, given: Mapping[str, Grid]) -> dict[str, Any]:
@@ -176,12 +180,11 @@ def space_of(mechanism: Mechanism, given: Mapping[str, Grid]) -> dict[str, Any]:
     **Raises:** `MechanismError` for names that do not exist, bounds at which a part cannot be, and draws of different
     kinds or counts.
     """
-    known = numbers_of(mechanism)
     start = (*coordinate_names(mechanism), *speed_names(mechanism))
-    check_known("number of a part, nor coordinate or speed", given, (*known, *start))
+    _check_named(mechanism, "number of a part, nor coordinate or speed", given, *start)
     for name, grid in given.items():
-        for bound in (grid.lower, grid.upper) if name in known and name not in start else ():
-            checked(with_numbers(mechanism, {name: bound}))
+        for bound in (grid.lower, grid.upper) if name not in start else ():
+            with_numbers(mechanism, {name: bound})
     draws = {(grid.draw, grid.count) for grid in given.values() if grid.draw}
     if len(draws) > 1:
         texts = " and ".join(sorted(f"{count}@{draw}" for draw, count in draws))

@@ -55,7 +55,7 @@ def fit(
     check_known("measured quantity for --sigma", levels, [name for _, values in measured for name in values])
     experiments = [_experiment(study, *table, estimate or (), levels) for table in measured]
     built = {"formulation": study.formulation, "accuracy": study.accuracy}
-    problem = mbd.identification.Problem(study.mechanism_at if free else study.mechanism, experiments, free, **built)
+    problem = mbd.identification.Problem(study.mechanism, experiments, free, **built)
     found = mbd.fit(problem, starts=starts)
     model.console.print(found.table())
     for path, rms in zip(data, found.rms(), strict=True):
@@ -138,7 +138,7 @@ def design(
         ends.setdefault(output, {})[side] = value
     limits = {x.name: mbd.Limit(study.function(x), **both, unit=x.unit) for x, both in ends.items()}
     value, sign = study.function(objective), -1 if maximize else 1
-    found = mbd.design(lambda m: sign * value(m), free, limits, mechanism=study.mechanism_at, starts=starts)
+    found = mbd.design(lambda m: sign * value(m), free, limits, mechanism=study.mechanism, starts=starts)
     if maximize:
         model.console.print(f"The objective, which is minimised, is -{maximize}.", highlight=False, markup=False)
     model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)

@@ -11,8 +11,8 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.cli._data import read_table
 from jaxmbd.cli._model import load
-from jaxmbd.cli._numbers import numbers_of
 from jaxmbd.cli._study import study_of
+from jaxmbd.parameters.numbers import numbers_of
 from tests.cli.test_cli import run, said
 
 STABILIZED = mbd.Stabilized()
