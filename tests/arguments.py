@@ -171,6 +171,7 @@ def analyses(folder: Path) -> dict[str, Call]:
         "equilibrium_path": call(
             mbd.equilibrium_path, m, lambda m: m["b"].mass, [1.0, 2.0], {"O.angle": -1.4}, anything=(1,)
         ),
+        "a path by name": call(mbd.equilibrium_path, m, "b.mass", [1.0, 2.0], {"O.angle": -1.4}),
         "linearize": call(mbd.linearize, m, s), "time_scales": call(mbd.time_scales, m, s),
         "describe": call(mbd.describe, m, s), "redundancy": call(mbd.redundancy, m, s),
         "read": call(mbd.read, m, s, ["O.angle"]), "export": call(mbd.export, m),
@@ -184,5 +185,12 @@ def analyses(folder: Path) -> dict[str, Call]:
         "state[]": call(s.__getitem__, "O.angle"), "mechanism[]": call(m.__getitem__, "b"),
         "optimal_design.centre_of_mass": call(od.centre_of_mass, m, s),
         "sweep": call(mbd.sweep, lambda x: {"y": 2.0 * x["x"]}, {"x": [1.0, 2.0]}, chunk=2),
+        "a sweep by name": call(mbd.sweep, lambda m: {"y": m["b"].mass}, {"b.mass": [1.0, 2.0]}, mechanism=m),
+        "local_sensitivities": call(
+            sweeps.local_sensitivities, lambda m: {"y": m["b"].mass}, ["b.mass"], mechanism=m, units={"y": "kg"}
+        ),
+        "free": call(lambda free: mbd.identification.Problem(m, mbd.Experiment(ts, measured), free), ["b.mass"]),
+        "numbers": call(mbd.numbers, m, ["b.mass"]), "with_numbers": call(mbd.with_numbers, m, {"b.mass": 2.0}),
+        "Parameter": call(mbd.identification.Parameter, "b.mass", start=2.0),
         "grid": call(sweeps.grid, {"x": [1.0, 2.0]}),
     }  # fmt: skip

@@ -55,16 +55,16 @@ CASES: Cases = {
     ),
     "fit free fn": (
         lambda: mbd.fit(M, EX, lambda m: m["rod"].mass, progress=False),
-        "free must be a dictionary of values by name, such as {'k': lambda m: m['spring'].stiffness}, got a function.",
+        "free must be a dictionary of values by name, such as {'k': 'spring.stiffness'}, got a function.",
     ),
     "fit free number": (
         lambda: mbd.fit(M, EX, {"k": 1.0}, progress=False),
-        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got 1.0.",
+        "Free parameter 'k' must be a name such as 'spring.stiffness', a function such as lambda m: "
+        "m['spring'].stiffness, or Parameter(...), got 1.0.",
     ),
     "fit free str": (
-        lambda: mbd.fit(M, EX, {"k": "rod.mass"}, progress=False),
-        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), "
-        "got 'rod.mass'.",
+        lambda: mbd.fit(M, EX, {"k": "rod.mas"}, progress=False),
+        "There is no number of a part named 'rod.mas'. Did you mean 'rod.mass'? Known names: 'rod.mass', ",
     ),
     "fit steps 0": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=0, progress=False),

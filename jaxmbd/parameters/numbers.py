@@ -200,6 +200,7 @@ def with_numbers(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
         -0.8415
     """
     check_mechanism(mechanism)
+    check_instance("with_numbers: values", values, Mapping, 'a dictionary, such as {"rod.mass": 2.0}')
     check_mapping("with_numbers: values", values, '{"rod.mass": 2.0}')
     changes, owners = [], []
     for name, value in values.items():
@@ -361,6 +362,11 @@ def _unresolved(mechanism: Mechanism, name: str, count: int) -> MechanismError:
                 "derivatives, fits or sweeps can vary: make the part anew to change it."
             )
     value = None if path is None else Path(path)(mechanism)
+    if isinstance(value, bool | int | float):
+        return MechanismError(
+            f"{name!r} is {shown(value)}, a number of Python, which is part of the program: give the part "
+            f"jnp.asarray({value!r}), and derivatives, fits and sweeps can vary it."
+        )
     if callable(value) and not any(map(_is_array, jax.tree.leaves(value))):
         return MechanismError(f"{name!r} is a function without numbers: {shown(value)}.")
     return unknown(_KIND, name, _known(mechanism))

@@ -54,7 +54,8 @@ class Parameter(eqx.Module):
     prior: AbstractPrior | None = None
 
     def __check_init__(self) -> None:
-        if self.where is not None and not callable(self.where) and not isinstance(self.where, AbstractPlace | str):
+        is_place = callable(self.where) and not isinstance(self.where, type)
+        if self.where is not None and not is_place and not isinstance(self.where, AbstractPlace | str):
             raise MechanismError(
                 "Parameter: where must be a name such as 'spring.stiffness', or a function such as lambda m: "
                 f"m['spring'].stiffness, got {self.where!r}; a value to begin with is start=..."

@@ -17,7 +17,7 @@ import numpy as np
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.errors import MechanismError, SolveError, check_known, needs
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.numbers import find, with_numbers
 from jaxmbd.printing import format_number, table
 from jaxmbd.sweeps._outputs import RESULT, Function, OfMechanism, name_of, of_one, result_texts
@@ -228,6 +228,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 def _of_mechanism(mechanism: Mechanism, names: Any) -> tuple[Mapping[str, Any], dict[str, str]]:
     """The values of numbers by name, and their units; of names alone those that the mechanism has."""
+    check_mechanism(mechanism)
     if isinstance(names, Mapping):
         with_numbers(mechanism, names)  # its checks
         units = {name: {one.unit(mechanism) for one in find(mechanism, name)} for name in names}

@@ -14,6 +14,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.equilibrium import equilibrium_path as paths
 from jaxmbd.analyses.equilibrium.balance import SmallMotions
 from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, corrected, natural_steps
+from jaxmbd.parameters.places import Leaves
 from tests.numeric import root
 
 ROOT = 1e-9  # [m, rad]: agreement of a position with the root found by hand
@@ -73,7 +74,7 @@ def test_a_truss_snaps_through(snap: mbd.EquilibriumPath) -> None:
 def test_a_corrector_ends_on_the_curve_and_gives_its_tangent() -> None:
     """At a given load and along the curve; its lengths are shares of the range of loads and of the mechanism's size."""
     mechanism, span, guess, load = truss(), 12.0, 0.28, float(truss_load(0.28)) - 0.1
-    family = BalanceFamily(mechanism, jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(span), load_of)
+    family = BalanceFamily(mechanism, jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(span), Leaves(load_of))
     ahead = PathPoint(jnp.asarray([guess]), jnp.asarray(load), jnp.asarray([0.6]), jnp.asarray(-0.8))
     for natural in (True, False):
         point, _, converged = eqx.filter_jit(corrected)(family, ahead, natural)
@@ -90,7 +91,7 @@ def test_a_corrector_ends_on_the_curve_and_gives_its_tangent() -> None:
 
 def test_steps_to_given_loads_correct_each_point() -> None:
     """Also one whose load is that of the point before, and not exact; they end where no point is found."""
-    family = BalanceFamily(truss(), jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(12.0), load_of)
+    family = BalanceFamily(truss(), jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(12.0), Leaves(load_of))
     near = PathPoint(jnp.asarray([0.29]), jnp.asarray(-0.7), jnp.asarray([0.6]), jnp.asarray(-0.8))
     points, found = eqx.filter_jit(natural_steps)(family, near, jnp.array([-0.7, -1.4, -3.0]))
     np.testing.assert_array_equal(found, [True, True, False])  # beyond the limit point at -2.1 N
@@ -159,3 +160,25 @@ def test_a_pitchfork() -> None:
     by_hand = [root(lambda x, g=g: 10 * x - 2 * g * 0.5 * math.sin(x), 0.1, 2.0) for g in values]
     np.testing.assert_allclose(buckled["O.angle"], by_hand, atol=ROOT)
     assert buckled.verdicts == ("stable",) * 6
+
+
+@pytest.mark.slow
+def test_the_parameter_is_a_number_by_name() -> None:
+    """The height of the apex over a force, as it is known, and over one number of an array, the place of a support."""
+    lower = mbd.equilibrium_path(truss(), "load.force", (0.0, -2.0))["slide.displacement"][1]
+    assert truss_load(float(lower)) == pytest.approx(-2.0, rel=1e-9)
+    moved = mbd.equilibrium_path(truss(), "right.a.position[0]", (HALF, 1.05 * HALF))
+    wider = mbd.with_numbers(truss(), {"right.a.position[0]": 1.05 * HALF})
+    there = mbd.equilibrium(wider, {"slide.displacement": 0.35})
+    assert float(moved["slide.displacement"][1]) == pytest.approx(float(there["slide.displacement"]), abs=ROOT)
+    assert abs(float(moved["slide.displacement"][1]) - RISE) > 1e-3
+
+
+def test_a_parameter_that_is_no_number_is_named() -> None:
+    for along, text in (
+        ("load.forc", "Did you mean 'load.force'"),
+        ("right.a.position", "stands for an array of shape"),
+        ("*.stiffness", "'\\*.stiffness' stands for several numbers"),
+    ):
+        with pytest.raises(mbd.MechanismError, match=text):
+            mbd.equilibrium_path(truss(), along, (0.0, 1.0))

@@ -313,8 +313,11 @@ DOWN = [0.0, -0.5, -math.pi / 2]
     ("options", "text"),
     [
         ({"inputs": ["rod.momen"]}, "no input named 'rod.momen'. Did you mean 'rod.moment'?"),
-        ({"inputs": [("x", lambda m: m["rod"].pose[0])]}, "finds shape (), computed or taken out of an array"),
-        ({"inputs": [("rod", lambda m: m["rod"].pose)]}, "its function finds shape (3,)."),
+        ({"inputs": [("x", lambda m: m["rod"].pose[0])]}, "it has been computed, or taken out of an array"),
+        ({"inputs": [("rod", lambda m: m["rod"].pose)]}, "the function stands for an array of shape (3,)."),
+        ({"inputs": ["O.b.position"]}, "no input named 'O.b.position'. Did you mean 'O.b.position["),
+        ({"inputs": ["*.mas"]}, "no number of a part named '*.mas'"),
+        ({"inputs": [("pin", "O.b.angl")]}, "Did you mean 'O.b.angle'?"),
         ({"inputs": [("pin", lambda m: m["O"].b.angle)], "outputs": ["rod.alfa"]}, "Did you mean 'rod.alpha'?"),
         ({"independent": ["rod.thea"]}, "Did you mean 'rod.theta'?"),
         ({"independent": "rod.theta"}, "must be a sequence of names"),
@@ -393,3 +396,18 @@ def test_mode_shapes_are_drawn_and_move() -> None:
         plot.animate_mode(system, 1, fps=0)
     film._draw_was_started = True  # pyright: ignore
     plt.close("all")
+
+
+def test_numbers_by_name_are_inputs_as_those_by_function() -> None:
+    """A number, all that match a pattern, one of an array; with their units."""
+    rod = pl.Body("rod", 1.0, 0.1)
+    pin = pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))
+    forces = [pl.JointSpringDamper("s", "O.angle", 3.0), pl.Force("load", rod.at(), (0.0, -2.0))]
+    mechanism = pl.Mechanism([rod], [pin], forces, coordinates="joint")
+    state = mbd.equilibrium(mechanism)
+    by_function = ("rest", lambda m: m["s"].free_position)
+    found = mbd.linearize(mechanism, state, ["s.free_position", by_function, "load.force[1]", "*.free_position"])
+    assert found.inputs == ("s.free_position", "rest", "load.force[1]", "s.free_position")
+    assert found.input_units == ("rad", "", "N", "rad")
+    inertia, arm = 0.1 + 0.25, 0.5 * np.cos(float(state["O.angle"]))
+    np.testing.assert_allclose(found.B[1], [3.0 / inertia, 3.0 / inertia, arm / inertia, 3.0 / inertia], rtol=1e-12)

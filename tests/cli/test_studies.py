@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import planar as pl
 from jaxmbd.cli._data import read_table
 from jaxmbd.cli._model import load
 from jaxmbd.cli._study import study_of
-from jaxmbd.parameters.numbers import numbers_of
 from tests.cli.test_cli import run, said
 
 STABILIZED = mbd.Stabilized()
@@ -48,21 +46,6 @@ def test_fit_finds_the_mass_of_a_simulated_motion(swing: str, tmp_path: Path) ->
     assert "Fit: converged" in text
     assert re.search(r"rod\.mass\b.*\bkg\b", text)
     assert mbd.load(target)["rod"].mass == pytest.approx(1.3, rel=1e-6)
-
-
-def test_numbers_have_the_units_of_their_classes() -> None:
-    """Along an angle and along a displacement; of markers too."""
-    rod, slider = pl.Body("rod", 1.0, 0.1), pl.Body("slider", 1.0, 0.1)
-    joints = [pl.Revolute("O", pl.ground.at(), rod.at(-0.5)), pl.Prismatic("rail", rod.at(), slider.at())]
-    springs = [pl.JointSpringDamper("turn", "O.angle", 1.0), pl.JointSpringDamper("push", "rail.displacement", 1.0)]
-    mechanism = pl.Mechanism([rod, slider], joints, [*springs, pl.Force("pull", rod.at(), (1.0, 0.0))])
-    units = {
-        "rod.inertia": "kg m²", "O.b.position[0]": "m", "O.b.angle": "rad", "turn.stiffness": "N m/rad",
-        "push.stiffness": "N/m", "turn.free_position": "rad", "push.damping": "N s/m", "pull.force[0]": "N",
-        "pull.torque": "N m",
-    }  # fmt: skip
-    known = numbers_of(mechanism)
-    assert {name: known[name].unit(mechanism) for name in units} == units
 
 
 def test_the_noise_is_that_of_quantities(swing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

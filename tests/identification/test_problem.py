@@ -1,5 +1,6 @@
 """The problem of identification as functions of its unknowns: values, derivatives, experiments, losses and starts."""
 
+import re
 from typing import Any
 
 import equinox as eqx
@@ -17,8 +18,21 @@ from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._identity import identity_of_fit
 from jaxmbd.identification._losses import transformed
 from jaxmbd.numerics.stepwise_search import SearchState
-from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
+from tests.identification.swings import (
+    FREE,
+    FRICTION,
+    KNOTS,
+    MASS,
+    NOISE,
+    motion,
+    pendulum,
+    plain_pendulum,
+    swings,
+    torque,
+)
 from tests.marks import slow_but
+
+GRAVITY = "gravity.acceleration"
 
 
 def test_experiments_of_other_lengths_are_one_batch_with_the_same_residuals() -> None:
@@ -407,3 +421,26 @@ def test_a_users_own_solver_needs_nothing_private() -> None:
     found = solved(eqx.combine(stacked, static))
     expected = [mbd.fit(problem, progress=False).parameters["friction"] for problem in problems]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_fit_by_names_is_that_by_functions() -> None:
+    """Estimates, errors and units; one by a pattern, and an input of the experiment."""
+    ts = np.linspace(0.0, 0.6, 9)
+    mechanism, start = plain_pendulum(1.1, 0.15), {"O.angle": 1.0}
+    true = plain_pendulum(1.3, 0.2)
+    angle = np.asarray(mbd.simulate(true, mbd.assemble(true, start), ts)["O.angle"]) + 1e-4 * np.cos(7 * ts)
+    data = mbd.Experiment(ts, {"O.angle": angle}, start=start, sigma=1e-3, own={"g": 9.81})
+    by_name = Problem(mechanism, data, {"*.mass": Positive(), "friction.viscous": Positive()}, inputs={"g": GRAVITY})
+    free = {"m": Parameter(lambda m: m["bar"].mass, within=Positive()), "c": FRICTION}
+    by_function = Problem(mechanism, data, free, inputs={"g": lambda m: m["gravity"].acceleration})
+    found, other = (mbd.fit(problem, progress=False) for problem in (by_name, by_function))
+    assert by_name.names() == ("bar.mass", "friction.viscous")
+    for name, same in (("bar.mass", "m"), ("friction.viscous", "c")):
+        assert found.parameters[name] == pytest.approx(float(other.parameters[same]), rel=1e-9)
+        assert found.standard_errors is not None
+        assert other.standard_errors is not None
+        assert found.standard_errors[name] == pytest.approx(float(other.standard_errors[same]), rel=1e-7)
+    assert found.parameters["bar.mass"] == pytest.approx(1.3, rel=0.02)
+    assert re.search(r"bar\.mass .* kg", str(found))
+    assert mbd.with_numbers(mechanism, found.parameters)["bar"].mass == found.mechanism["bar"].mass

@@ -312,6 +312,32 @@ def test_variables_by_leaf_of_a_mechanism() -> None:
     assert found.active_bounds == ("pin[0] (lower)", "pin[1] (lower)")
 
 
+def test_variables_by_name_are_those_by_function() -> None:
+    """A pair of bounds for a number that starts at the mechanism's own value, a range for all matches of a pattern."""
+    mechanism = box({"x": 2.0, "y": 0.5})
+    aim = lambda m: (corner(m)[0] - 1.0) ** 2 + m["bar"].mass + m["bar"].inertia  # noqa: E731
+    where = {
+        "O.b.position[0]": Parameter(lambda m: m["O"].b.position, within=Box([0.0, 0.5], [4.0, 0.6])),
+        "bar.mass": Parameter(lambda m: m["bar"].mass, within=Box(0.5, 2.0)),
+        "bar.inertia": Parameter(lambda m: m["bar"].inertia, within=Box(0.5, 2.5), start=2.0),
+    }
+    wanted = mbd.design(aim, where, mechanism=mechanism, starts=1, progress=False)
+    given = {"O.b.position[0]": (0.0, 4.0), "*.mass": (0.5, 2.0)}
+    given |= {"bar.inertia": Parameter(start=2.0, within=Box(0.5, 2.5))}
+    found = mbd.design(aim, given, mechanism=mechanism, starts=1, progress=False)
+    assert found.values["O.b.position[0]"] == pytest.approx(float(wanted.values["O.b.position[0]"][0]), abs=1e-6)
+    assert found.values["O.b.position[0]"] == pytest.approx(1.0, abs=1e-6)
+    np.testing.assert_allclose([found.values["bar.mass"], found.values["bar.inertia"]], 0.5, rtol=1e-12)
+    assert set(found.units) == {"m", "kg", "kg m²"}
+    assert found.mechanism["O"].b.position[1] == 0.5
+    start = variables_of("design", mechanism, {"O.b.position[0]": (0.0, 5.0)})
+    assert float(start.physical(start.start)[0]) == pytest.approx(2.0)  # not the middle of the bounds
+    assert variables_of("design", mechanism, ["bar.*"]).labels == ("bar.inertia", "bar.mass")
+    for idle in ({"length": (0.0, 1.0)}, {"length": Parameter(start=1.0)}):
+        with pytest.raises(mbd.MechanismError, match=r"needs a place|has no effect"):
+            mbd.design(aim, idle, mechanism=mechanism)
+
+
 def test_variables_with_components_and_a_scale() -> None:
     """A centre of mass is labelled by x and y, in shares of the radius of gyration, which is its scale."""
     mechanism = box({"x": 2.0, "y": 0.5})

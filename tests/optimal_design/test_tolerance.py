@@ -108,3 +108,30 @@ def test_wrong_arguments(changed: dict[str, Any], text: str) -> None:
     given = {"tolerances": dict.fromkeys(NAMES, 1e-3), **changed}
     with pytest.raises(mbd.MechanismError, match=text):
         tolerance_analysis(rocker, mechanism=of_lengths, variables=VARIABLES, **given)
+
+
+def test_numbers_by_name_are_those_by_function() -> None:
+    """Also where `tolerances` names them, by a pattern."""
+    linkage = of_lengths(LENGTHS)
+    widths = {"B.a.position": 1e-3, "coupler.mass": 1e-2, "rocker.mass": 1e-2, "crank.mass": 1e-2}
+    where = {"B.a.position": lambda m: m["B"].a.position} | {
+        f"{name}.mass": lambda m, name=name: m[name].mass for name in ("coupler", "rocker", "crank")
+    }
+    wanted = tolerance_analysis(corner, widths, mechanism=linkage, variables=where, samples=20)
+    short = {"B.a.position": 1e-3, "*.mass": 1e-2}
+    for given, variables in ((widths, list(widths)), (widths, None), (short, None)):
+        found = tolerance_analysis(corner, given, mechanism=linkage, variables=variables, samples=20)
+        assert found.labels == wanted.labels
+        np.testing.assert_allclose(found.slopes, wanted.slopes, rtol=1e-14)
+        np.testing.assert_allclose(found.samples, wanted.samples, rtol=1e-14)
+    assert np.abs(wanted.slopes).max() > 0.1
+    with pytest.raises(mbd.MechanismError, match=r"Did you mean 'coupler.mass'"):
+        tolerance_analysis(corner, {"coupler.mas": 1e-3}, mechanism=linkage)
+    with pytest.raises(mbd.MechanismError, match="a function that builds the mechanism needs variables"):
+        tolerance_analysis(corner, {"coupler.mass": 1e-3}, mechanism=of_lengths)
+
+
+def corner(mechanism: pl.Mechanism) -> Array:
+    """Two numbers that need no assembly."""
+    masses = sum(body.mass for body in mechanism.bodies)
+    return masses * mechanism["B"].a.position ** 2 + mechanism["coupler"].mass ** 2

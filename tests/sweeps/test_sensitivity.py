@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import local_sensitivities, sensitivity_indices
-from tests.crank_rocker import rocker_angle
+from tests.crank_rocker import four_bar, rocker_angle
 from tests.sweeps.functions import closure, period
 
 A, B = 7.0, 0.1  # the usual constants of Ishigami's function
@@ -133,3 +133,33 @@ def test_local_sensitivities_of_a_four_bar_linkage() -> None:
         assert found[name] == pytest.approx(exact, abs=1e-8)
     with pytest.raises(mbd.SolveError, match=r"closure failed at this point. The joints are not closed"):
         local_sensitivities(closure, {**point, "coupler": 0.01})
+
+
+def pins(mechanism: Any) -> dict[str, Any]:
+    """Of a four-bar: the moment of the masses about the crank's pin, without any assembly."""
+    return {"moment": sum(body.mass for body in mechanism.bodies) * mechanism["A"].b.position[0] ** 2}
+
+
+def test_numbers_of_a_mechanism_by_name() -> None:
+    """At their own values or others, with units; those of arrays one by one; patterns; indices over ranges."""
+    linkage = four_bar(jnp.array([0.3, 0.8, 0.6, 0.9]))
+    place = float(linkage["A"].b.position[0])
+    total = sum(float(body.mass) for body in linkage.bodies)
+    found = local_sensitivities(pins, ["*.mass", "A.b.position"], mechanism=linkage, units={"moment": "kg m²"})
+    masses = [f"{body.name}.mass" for body in linkage.bodies]
+    assert list(found.numbers) == [*masses, "A.b.position[0]", "A.b.position[1]"]
+    slopes = [place**2] * len(masses) + [2 * total * place, 0.0]
+    np.testing.assert_allclose(list(found.derivatives["moment"].values()), slopes, rtol=1e-14)
+    assert found.unit("moment", "A.b.position[0]") == "kg m²/m"
+    other = local_sensitivities(pins, {masses[0]: 7.0}, mechanism=linkage)
+    assert other.values["moment"] == pytest.approx((total - float(linkage.bodies[0].mass) + 7.0) * place**2, rel=1e-14)
+    assert other.units == {masses[0]: "kg"}
+    together = local_sensitivities(pins, {"*.mass": 2.0}, mechanism=linkage)
+    assert together.derivatives["moment"]["*.mass"] == pytest.approx(len(masses) * place**2, rel=1e-14)
+    ranges = {masses[0]: (1.0, 2.0), masses[1]: (1.0, 3.0)}
+    effects = sensitivity_indices(
+        pins, ranges, "moment", count=4, seed=1, method="morris", mechanism=linkage, progress=False
+    )
+    np.testing.assert_allclose(effects.indices["mu"], [place**2, 2 * place**2], rtol=1e-12)
+    with pytest.raises(mbd.MechanismError, match=r"no number of a part named '\*\.mas'"):
+        local_sensitivities(pins, "*.mas", mechanism=linkage)

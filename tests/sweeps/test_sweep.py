@@ -1,6 +1,7 @@
 """Values of sweeps over spaces of all kinds, what is said of failures, and wrong arguments."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -272,3 +273,33 @@ def test_a_finished_chunk_comes_before_the_error_of_the_next_one(error: type[Bas
     np.testing.assert_array_equal(values["x"], [0.0, 1.0])
     with pytest.raises(BaseException, match="no more"):
         next(found)
+
+
+def test_numbers_of_a_mechanism_by_name(tmp_path: Path) -> None:
+    """The function takes the mechanism; all matches of a pattern have the same value; a store knows the mechanism."""
+    linkage = four_bar(jnp.array([0.3, 0.8, 0.6, 0.9]))
+
+    def moment(mechanism: Any) -> dict[str, Any]:
+        return {"moment": sum(body.mass for body in mechanism.bodies) * mechanism["A"].b.position[0]}
+
+    space = {"*.mass": [1.0, 2.0], "A.b.position[0]": ("place", [0.2, -0.3, 0.4])}
+    found = sweep(moment, space, mechanism=linkage, store=tmp_path / "a", progress=False)
+    count = len(linkage.bodies)
+    assert found["moment"].dims == ("*.mass", "place")
+    np.testing.assert_allclose(found["moment"], count * np.outer([1.0, 2.0], [0.2, -0.3, 0.4]), rtol=RTOL)
+    by_hand = sweep(lambda x: moment(mbd.with_numbers(linkage, x)), space, progress=False)
+    np.testing.assert_array_equal(by_hand["moment"], found["moment"])
+    again = sweep(moment, space, mechanism=linkage, store=tmp_path / "a", progress=False)
+    np.testing.assert_array_equal(again["moment"], found["moment"])
+    one = {"A.b.position[0]": [0.2]}
+    sweep(moment, one, mechanism=linkage, store=tmp_path / "b", progress=False)
+    heavier = mbd.with_numbers(linkage, {"*.mass": 3.0})
+    with pytest.raises(mbd.MechanismError, match=r"belongs to another sweep\. What differs: what the function"):
+        sweep(moment, one, mechanism=heavier, store=tmp_path / "b", progress=False)
+    for wrong, text in (
+        ({"crank.mas": [1.0]}, "no number of a part named 'crank.mas'. Did you mean 'crank.mass'?"),
+        ({"crank.mass": [1.0, -1.0]}, "Body 'crank': mass must be positive"),
+        ({"A.b.position": [1.0]}, "'A.b.position' must have shape (2,), got shape ()"),
+    ):
+        with pytest.raises(mbd.MechanismError, match=re.escape(text)):
+            Sweep(moment, wrong, mechanism=linkage)

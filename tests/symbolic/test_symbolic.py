@@ -227,7 +227,10 @@ def double_pendulum() -> pl.Mechanism:
 def test_parameters_can_be_symbols() -> None:
     """`M` of the double pendulum in its masses, as textbooks have it; and its derivative by a mass."""
     where = {"m1": lambda m: m["upper"].mass, "m2": lambda m: m["lower"].mass}
-    system = mbd.SymbolicSystem(mbd.export(double_pendulum()), {"O.angle": "q1", "A.angle": "q2"}, where)
+    names = {"m1": "upper.mass", "m2": "lower.mass"}
+    symbols = {"O.angle": "q1", "A.angle": "q2"}
+    system, named = (mbd.SymbolicSystem(mbd.export(double_pendulum()), symbols, given) for given in (where, names))
+    assert named.xM == system.xM
     m1, m2, q2 = sympy.symbols("m1 m2 q2", real=True)
     entry = m1 / 4 + R(1, 12) + m2 * (1 + R(4, 25) + R(4, 5) * cos(q2)) + R(2, 75)
     assert sympy.simplify(system.xM[0, 0] - entry) == 0
