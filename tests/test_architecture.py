@@ -35,7 +35,7 @@ FLOORS = {
     0.56: "engine.binding",
     0.57: "engine.calls",
     0.58: "engine",
-    1: "checks printing user_functions",
+    1: "checks docstrings printing user_functions",
     1.5: "numerics",
     2: "space",
     3: "model.body model.states model.time_functions",

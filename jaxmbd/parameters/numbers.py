@@ -133,7 +133,7 @@ class NamedNumbers(dict[str, Any]):
     units: Mapping[str, str]
 
     def __init__(self, values: Mapping[str, Any], units: Mapping[str, str]) -> None:
-        super().__init__(values)
+        self.update(values)
         self.units = units
 
     def __repr__(self) -> str:
