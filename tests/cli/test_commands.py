@@ -147,7 +147,13 @@ def test_numbers_of_parts_are_set(swing: Path) -> None:
     assert mass == pytest.approx(0.0833 + 3 * 0.25**2, abs=1e-6)
     load = float(text[text.index("vF (1)") :].splitlines()[1].strip("[]"))
     assert load == pytest.approx(0.0, abs=1e-12)  # upright
+    code, text = run("equations", str(swing), *options[:2], "--set", "*.mass=3", "--set", "*.b.position[0]=-0.25")
+    assert code == 0
+    assert float(text[text.index("xM (1 × 1)") :].splitlines()[1].strip("[]")) == mass
     for arguments, message in (
+        (["*.mas=2"], "no number of a part named '*.mas'"),
+        (["*.mass=-2"], "Body 'rod': mass must be"),
+        (["*.mass=2", "--set", "rod.mass=3"], "'*.mass' and 'rod.mass' are the same number of the mechanism"),
         (["rod.mas=2"], "no coordinate or number of a part named 'rod.mas'. Did you mean 'rod.mass'?"),
         (["rod.mass=-2"], "Body 'rod': mass must be"),
         (["rod.mass=2", "--set", "rod.mass=3"], "--set names 'rod.mass' twice, 'rod.mass=2' and 'rod.mass=3'"),

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd.cli import _study as studies
 from jaxmbd.cli._data import read_table
 from jaxmbd.cli._model import load
 from jaxmbd.cli._study import study_of
+from jaxmbd.cli._values import Grid
 from tests.cli.test_cli import run, said
 
 STABILIZED = mbd.Stabilized()
@@ -46,6 +48,21 @@ def test_fit_finds_the_mass_of_a_simulated_motion(swing: str, tmp_path: Path) ->
     assert "Fit: converged" in text
     assert re.search(r"rod\.mass\b.*\bkg\b", text)
     assert mbd.load(target)["rod"].mass == pytest.approx(1.3, rel=1e-6)
+
+
+def test_patterns_free_each_match_for_itself_and_sweep_all_together(swing: str) -> None:
+    mechanism = load(swing).mechanism
+    found = studies.parameters(mechanism, {"*.mass": (0.5, 2.0), "*.position[1]": (-1.0, 3.0)})
+    places = [f"{marker}.position[1]" for marker in ("O.a", "O.b", "tip.at")]
+    assert list(found) == ["rod.mass", *places]
+    assert [float(found[name].start) for name in found] == [1.0, 0.0, 0.0, 0.0]
+    study = studies.study_of(load(swing), np.linspace(0.0, 0.1, 3), ["tip.y:final"], STABILIZED, "standard", ["*.mass"])
+    both, one = study({"*.mass": 1.7}), study({"rod.mass": 1.7})
+    assert both["tip.y.final"] == one["tip.y.final"] != study({})["tip.y.final"]
+    with pytest.raises(mbd.MechanismError, match=r"'rod\.mass' is given twice, the last time by 'rod\.mass'"):
+        studies.parameters(mechanism, {"*.mass": (0.5, 2.0), "rod.mass": (0.5, 2.0)})
+    with pytest.raises(mbd.MechanismError, match=r"no number of a part named '\*.mas'"):
+        studies.space_of(mechanism, {"*.mas": Grid(0.5, 2.0, 3, "")})
 
 
 def test_the_noise_is_that_of_quantities(swing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
