@@ -214,7 +214,7 @@ def profile_likelihood(
 
     **Raises:** `MechanismError` for values outside the range of the parameter.
 
-        >>> profile = mbd.identification.profile_likelihood(result, "inertia", progress=False)
+        >>> profile = mbd.identification.profile_likelihood(result, "rod.inertia", progress=False)
         >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
         0.2489 to 0.2499 kg m²
     """

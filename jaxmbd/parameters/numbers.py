@@ -169,10 +169,10 @@ def numbers(mechanism: Mechanism, names: str | Iterable[str] = "*") -> NamedNumb
 
         >>> mechanism = mbd.examples.get("pendulum").mechanism
         >>> print(mbd.numbers(mechanism, ["rod.*", "O.b.position[0]"]))
-        number           value      unit
-        rod.mass         1          kg
-        rod.inertia      0.0833333  kg m²
-        O.b.position[0]  -0.5       m
+        number           value  unit
+        rod.mass         1      kg
+        rod.inertia      0.25   kg m²
+        O.b.position[0]  -0.5   m
     """
     check_mechanism(mechanism)
     listed = [one for name in _listed("numbers: names", names) for one in find(mechanism, name)]
