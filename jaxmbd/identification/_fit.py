@@ -84,7 +84,8 @@ def fit(
         >>> angle = mbd.simulate(pendulum, mbd.assemble(pendulum, start), ts)["O.angle"]
         >>> angle = angle + 1e-3 * np.random.default_rng(0).normal(size=21)
         >>> experiment = mbd.Experiment(ts, {"O.angle": angle}, start=start, sigma=1e-3)
-        >>> problem = mbd.identification.Problem(pendulum, experiment, ["rod.inertia"])
+        >>> free = ["rod.inertia"]
+        >>> problem = mbd.identification.Problem(pendulum, experiment, free)
         >>> result = mbd.fit(problem, progress=False)
         >>> print(f"{result.parameters['rod.inertia']:.3f} ± {result.standard_errors['rod.inertia']:.0e} kg m²")
         0.249 ± 3e-04 kg m²
