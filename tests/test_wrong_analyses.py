@@ -64,7 +64,7 @@ CASES: Cases = {
     ),
     "fit free str": (
         lambda: mbd.fit(M, EX, {"k": "rod.mas"}, progress=False),
-        "There is no number of a part named 'rod.mas'. Did you mean 'rod.mass'? Known names: 'rod.mass', ",
+        "There is no number of a part named 'rod.mas'. Did you mean 'rod.mass'? ",
     ),
     "fit steps 0": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=0, progress=False),

@@ -216,7 +216,7 @@ def _parameter(name: str, given: Any) -> Parameter:
         return Parameter(within=Unbounded() if given is None else given)
     if isinstance(given, Parameter):
         return given
-    if isinstance(given, str | AbstractPlace) or callable(given):
+    if isinstance(given, str | AbstractPlace) or (callable(given) and not isinstance(given, type)):
         return Parameter(given)
     raise MechanismError(
         f"Free parameter {name!r} must be a name such as 'spring.stiffness', a function such as lambda m: "
