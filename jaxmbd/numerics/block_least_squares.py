@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 
 class Step(NamedTuple):
@@ -237,10 +237,3 @@ def _least_squares(rows: Float[np.ndarray, "rows columns"], unknowns: int) -> Fl
 
 def _triangle(rows: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.qr(rows, mode="r"))
-
-
-def fixed_at_bounds(
-    u: np.ndarray, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray
-) -> Bool[np.ndarray, " n"]:
-    """Return True for unknowns at a bound that the loss would push across it."""
-    return ((u <= lower) & (gradient > 0)) | ((u >= upper) & (gradient < 0))

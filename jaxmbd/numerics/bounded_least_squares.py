@@ -1,14 +1,13 @@
 """Nonlinear least squares within bounds from many starts at once, of which those that get no better stop.
 
-Levenberg's and Marquardt's method with projection onto the bounds: a variable on a bound, which the gradient pushes
-outwards, is held for the step. All starts take the same number of steps side by side under `vmap`; between these rounds
-those that have converged or get no better leave the batch, so the work goes to the others. The damped equations are
-solved by a QR factorisation, since rows that stand for constraints have large weights (normal equations would square
-their ratio).
+Steps are judged as those of `least_squares.py`, and projected onto the bounds: a variable on a bound, which the
+gradient pushes outwards, is held for the step. All starts take the same number of steps side by side under `vmap`;
+between these rounds those that have converged or get no better leave the batch, so the work goes to the others. The
+damped equations are solved by a QR factorisation, since rows that stand for constraints have large weights: the normal
+equations of `least_squares`, which are fast in a program, would square their ratio.
 
-Source: Kanzow, Yamashita, Fukushima, *Levenberg-Marquardt methods with strong local convergence properties for solving
-nonlinear equations with convex constraints*, J. Comput. Appl. Math. 172 (2004); Nocedal, Wright, *Numerical
-Optimization* (2006), §10.3; Golub, Van Loan, *Matrix Computations* (2013), §6.1.4 (large weights).
+Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.3; Golub, Van Loan, *Matrix Computations* (2013), §6.1.4
+(large weights).
 """
 
 from collections.abc import Callable
@@ -21,24 +20,24 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.numerics.least_squares import with_jacobian
+from jaxmbd.numerics.least_squares import Point, Residual, begun, better
+from jaxmbd.numerics.levenberg_marquardt import GROWTH, LARGEST_DAMPING, held
 
 _FIRST_DAMPING = 1e-2
-_DAMPINGS = 1e-26, 1e14  # limits; a search at the upper one finds no descent any more
-_LESS, _MORE = 0.3, 4.0  # factors of the damping after a step that is accepted, and one that is rejected
+_LEAST_DAMPING = 1e-26  # large weights of constraints make the damping of the other rows so small
 _ROUND = 10  # steps between two looks at the batch
 _SMALL_STEP = 1e-12  # largest change of a scaled variable in a step that ends a search
 # At a stationary point each free column of `J` and the residuals are at right angles: cosines that count as such. Where
 # the residuals vanish their direction is rounding: there, the change of a scaled variable that would make them least.
 _RIGHT_ANGLE, _SMALL_CHANGE = 1e-3, 1e-6
 
-Residual = Callable[[Array, Any], Array]
 Settle = Callable[[Array, Any], Array]
 
 
 class Lanes(eqx.Module):
-    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings; of the last round the costs at its begin,
-    and the largest change; and the size of the gradient, which at a stationary point is at most one.
+    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings with their growth; of the last round the
+    costs at its begin, and the largest change; and the size of the gradient, which at a stationary point is at most
+    one.
 
     A cost is infinite where the residual is not finite, or not known yet; the gradient is NaN where the derivatives are
     not.
@@ -47,6 +46,7 @@ class Lanes(eqx.Module):
     z: Float[Array, "lanes n"]
     cost: Float[Array, " lanes"]
     damping: Float[Array, " lanes"]
+    growth: Float[Array, " lanes"]
     before: Float[Array, " lanes"]
     change: Float[Array, " lanes"]
     gradient: Float[Array, " lanes"]
@@ -59,12 +59,8 @@ def begin(starts: Float[Array, "lanes n"], weight: float = 1.0) -> Lanes:
     move along the constraints, where the other rows alone resist.
     """
     unknown = jnp.full(len(starts), jnp.inf, starts.dtype)
-    return Lanes(starts, unknown, jnp.full_like(unknown, _FIRST_DAMPING / weight**2), unknown, unknown, unknown)
-
-
-def _cost(r: Array) -> Scalar:
-    cost = 0.5 * jnp.sum(r**2)
-    return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
+    damping, growth = (jnp.full_like(unknown, x) for x in (_FIRST_DAMPING / weight**2, GROWTH))
+    return Lanes(starts, unknown, damping, growth, unknown, unknown, unknown)
 
 
 @eqx.filter_jit
@@ -77,58 +73,55 @@ def advance(
     `settle`: brings a trial point back to a manifold on which the search is to stay, before it is judged.
     """
 
-    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-        def step(carry: tuple[Array, Array, Array, Array, Array], is_first: Array) -> tuple[Any, Array]:
-            z, r, J, cost, damping = carry
-            trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
+    def one(z: Array, damping: Array, growth: Array) -> tuple[Array, ...]:
+        def step(at: Point, is_first: Array) -> tuple[Point, Array]:
+            d, g = _correction(at, lower, upper), at.J.T @ at.r
+            trial = jnp.clip(at.x + d, lower, upper)
+            change = trial - at.x
+            predicted = -change @ g - 0.5 * jnp.sum((at.J @ change) ** 2)
             trial = trial if settle is None else settle(trial, args)
-            trial = jnp.where(is_first, z, trial)
-            r_trial, J_trial = with_jacobian(residual, trial, args)
-            cost_trial = _cost(r_trial)
-            accepted = is_first | (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
-            new, old = (trial, r_trial, J_trial, cost_trial), (z, r, J, cost)
-            z, r, J, cost = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)
-            changed = jnp.clip(damping * jnp.where(accepted, _LESS, _MORE), *_DAMPINGS)
-            return (z, r, J, cost, jnp.where(is_first, damping, changed)), cost
+            there = begun(residual, jnp.where(is_first, z, trial), at.damping, at.growth, args)
+            after = jax.tree.map(lambda a, b: jnp.where(is_first, a, b), there, better(at, there, predicted))
+            limited = jnp.clip(after.damping, _LEAST_DAMPING, LARGEST_DAMPING)
+            return eqx.tree_at(lambda p: p.damping, after, limited), after.cost
 
         # The first pass evaluates the start, so that the residual is compiled once.
         rows = eqx.filter_eval_shape(residual, z, args).shape
-        r, J, cost = jnp.zeros(rows, z.dtype), jnp.ones((*rows, *z.shape), z.dtype), jnp.full_like(damping, jnp.inf)
-        begin = z, r, J, cost, damping
-        (end, r, J, cost, damping), costs = jax.lax.scan(step, begin, jnp.arange(steps + 1) == 0)
-        return end, cost, damping, costs[0], jnp.max(jnp.abs(end - z)), _gradient(end, r, J, lower, upper)
+        begin = Point(z, jnp.zeros(rows, z.dtype), jnp.ones((*rows, *z.shape), z.dtype), damping, growth)
+        end, costs = jax.lax.scan(step, begin, jnp.arange(steps + 1) == 0)
+        change = jnp.max(jnp.abs(end.x - z))
+        return end.x, end.cost, end.damping, end.growth, costs[0], change, _gradient(end, lower, upper)
 
-    return Lanes(*jax.vmap(one)(lanes.z, lanes.damping))
+    return Lanes(*jax.vmap(one)(lanes.z, lanes.damping, lanes.growth))
 
 
-def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, upper: Array) -> Array:
+def _correction(at: Point, lower: Array, upper: Array) -> Array:
     """Return the step: the solution of `min |J d + r|² + damping |D d|²` with the held variables fixed.
 
     `D` holds the norms of the columns of `J` (Marquardt's scaling), so that the units of variables do not matter.
     """
-    held = _held(z, J.T @ r, lower, upper)
-    free = jnp.where(held[None], 0.0, jnp.where(jnp.isfinite(J), J, 0.0))
+    fixed = held(at.x, at.J.T @ at.r, lower, upper)
+    free = jnp.where(fixed[None], 0.0, jnp.where(jnp.isfinite(at.J), at.J, 0.0))
     sizes = jnp.linalg.norm(free, axis=0)
-    sizes = jnp.maximum(sizes, 1e-8 * jnp.max(sizes) + jnp.finfo(z.dtype).tiny)
-    stacked = jnp.concatenate([free, jnp.diag(jnp.sqrt(damping) * sizes)])
-    Q, R = jnp.linalg.qr(stacked)
-    d = jax.scipy.linalg.solve_triangular(R, -(Q[: len(r)].T @ jnp.where(jnp.isfinite(r), r, 0.0)))
-    return jnp.where(held | ~jnp.isfinite(d), 0.0, d)
+    sizes = jnp.maximum(sizes, 1e-8 * jnp.max(sizes) + jnp.finfo(sizes.dtype).tiny)
+    d = damped_step(free, jnp.where(jnp.isfinite(at.r), at.r, 0.0), jnp.sqrt(at.damping) * sizes)
+    return jnp.where(fixed | ~jnp.isfinite(d), 0.0, d)
 
 
-def _held(z: Array, gradient: Array, lower: Array, upper: Array) -> Array:
-    """Return the variables on a bound that the gradient pushes outwards."""
-    return ((z <= lower) & (gradient > 0)) | ((z >= upper) & (gradient < 0))
+def damped_step(J: Float[Array, "rows n"], r: Float[Array, " rows"], damping: Float[Array, " n"]) -> Array:
+    """Return the `d` that makes `|J d + r|² + |damping d|²` least, by orthogonal transformations."""
+    Q, R = jnp.linalg.qr(jnp.concatenate([J, jnp.diag(damping)]))
+    return jax.scipy.linalg.solve_triangular(R, -(Q[: len(r)].T @ r))
 
 
-def _gradient(z: Array, r: Array, J: Array, lower: Array, upper: Array) -> Scalar:
+def _gradient(at: Point, lower: Array, upper: Array) -> Scalar:
     """Return the size of the projected gradient, at most one where a point counts as stationary."""
-    tiny = jnp.finfo(z.dtype).tiny
+    r, J, tiny = at.r, at.J, jnp.finfo(at.r.dtype).tiny
     lengths = jnp.maximum(jnp.linalg.norm(J, axis=0), tiny)
     shares = (J / lengths[None]).T @ r
     cosines, changes = jnp.abs(shares) / jnp.maximum(jnp.linalg.norm(r), tiny), jnp.abs(shares) / lengths
     sizes = jnp.minimum(cosines / _RIGHT_ANGLE, changes / _SMALL_CHANGE)
-    largest = jnp.max(jnp.where(_held(z, shares, lower, upper), 0.0, sizes), initial=0.0)
+    largest = jnp.max(jnp.where(held(at.x, shares, lower, upper), 0.0, sizes), initial=0.0)
     return jnp.where(jnp.all(jnp.isfinite(J)), largest, jnp.nan)
 
 

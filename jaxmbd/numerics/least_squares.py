@@ -1,9 +1,9 @@
-"""Nonlinear least squares for small residuals that may have no root, one search or many side by side.
+"""Nonlinear least squares, compiled: small dense problems, one or many side by side.
 
-Levenberg's and Marquardt's method: the step `d` solves `(Jᵀ J + μ I) d = −Jᵀ r`, and the damping `μ` follows the ratio
-of the actual to the predicted reduction of `½ rᵀ r`. Under `vmap` all searches take as many steps as the longest one,
-so a search ends also where the residual cannot be reduced any more: where it is orthogonal to the columns of `J`.
-That needs some thirty steps, those to a root some ten.
+`least_squares` is for small residuals that may have no root. Under `vmap` all searches take as many steps as the
+longest one, so a search ends also where the residual cannot be reduced any more: where it is orthogonal to the columns
+of `J`. That needs some thirty steps, those to a root some ten. `bounded_least_squares.py` judges its steps alike,
+within bounds, and lets searches that get no better leave the batch.
 
 Source: Madsen, Nielsen, Tingleff, *Methods for Non-Linear Least Squares Problems* (2004), §3.2.
 """
@@ -19,31 +19,32 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program, choice, is_program, prefers_programs
+from jaxmbd.numerics.levenberg_marquardt import GROWTH, LARGEST_DAMPING, judged
 from jaxmbd.numerics.linear_solve import spd_solver
 
 _STEPS = 256
 _FIRST_DAMPING = 0.3  # like the limits below, relative to the largest entry of the diagonal of Jᵀ J
 _LEAST_DAMPING = 1e2  # in units of rounding: Jᵀ J is singular where a coordinate or a constraint row is redundant
-_LARGEST_DAMPING = 1e16  # then no step, however short, reduces the sum of squares
 _ORTHOGONAL = 1e-6  # |Jᵀ r| / (|J| |r|) below which a residual counts as orthogonal to the columns of J
 _ROUNDING = 1e3  # length of the last step, in units of rounding
 
 Residual = Callable[[Array, Any], Array]
 
 
-class _Search(eqx.Module):
-    """A point with its residual and Jacobian, the damping and its growth at the next rejected step, and the end."""
+class Point(eqx.Module):
+    """Where a search is: its residual and Jacobian, the damping and its growth at the next rejected step."""
 
     x: Float[Array, " n"]
     r: Float[Array, " rows"]
     J: Float[Array, "rows n"]
     damping: Scalar
     growth: Scalar
-    ended: Bool[Array, ""]
 
     @property
     def cost(self) -> Scalar:
-        return 0.5 * self.r @ self.r
+        """Half the sum of squares; infinite where it is not finite, so that any finite one is less."""
+        cost = 0.5 * self.r @ self.r
+        return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
 
 
 def least_squares(
@@ -58,18 +59,19 @@ def least_squares(
     if not start.size:
         return start
     one = jnp.ones((), start.dtype)
-    begin = start, _FIRST_DAMPING * one, 2 * one
+    begin = start, _FIRST_DAMPING * one, GROWTH * one
     is_small = start.size <= choice.SMALL_UNKNOWNS and prefers_programs()
     step = _step_of(arithmetic) if is_small and arithmetic is not None else None
     if step is not None and is_program(step, *begin, args):
-        program, first = as_program(step), (*begin, jnp.zeros((), bool))
-        return _searched(lambda at: program(*at[:-1], args), first, lambda at: at[-1])[0]
-    return _searched(lambda at: _improved(residual, at, args), _begun(residual, *begin, args), lambda at: at.ended).x
+        program = as_program(step)
+        return _searched(lambda at: program(*at[:-1], args), (*begin, jnp.zeros((), bool)))[0]
+    at = begun(residual, *begin, args)
+    return _searched(lambda at: _improved(residual, at[0], args), (at, _is_stationary(at)))[0].x
 
 
-def _searched(step: Callable[[Any], Any], begin: Any, ended: Callable[[Any], Array]) -> Any:
-    """Take steps until the search has ended, or so many are taken."""
-    unfinished = lambda carry: ~ended(carry[0]) & (carry[1] < _STEPS)  # noqa: E731
+def _searched(step: Callable[[Any], Any], begin: Any) -> Any:
+    """Take steps until the search has ended, as the last entry of what they return says, or so many are taken."""
+    unfinished = lambda carry: ~carry[0][-1] & (carry[1] < _STEPS)  # noqa: E731
     return jax.lax.while_loop(unfinished, lambda carry: (step(carry[0]), carry[1] + 1), (begin, jnp.zeros((), int)))[0]
 
 
@@ -78,8 +80,8 @@ def _step_of(residual: Residual) -> Callable[..., Any]:
     """A step that remembers no Jacobian: its structural zeros are known where it is computed."""
 
     def step(x: Array, damping: Array, growth: Array, args: Any) -> tuple[Array, ...]:
-        at = _improved(residual, _begun(residual, x, damping, growth, args), args)
-        return at.x, at.damping, at.growth, at.ended
+        at, ended = _improved(residual, begun(residual, x, damping, growth, args), args)
+        return at.x, at.damping, at.growth, ended
 
     return step
 
@@ -95,30 +97,34 @@ def with_jacobian(residual: Residual, x: Float[Array, " n"], args: Any) -> tuple
     return r, J
 
 
-def _begun(residual: Residual, x: Array, damping: Array, growth: Array, args: Any) -> _Search:
-    r, J = with_jacobian(residual, x, args)
-    return _Search(x, r, J, damping, growth, _is_stationary(r, J))
+def begun(residual: Residual, x: Array, damping: Array, growth: Array, args: Any) -> Point:
+    """Return a search at a point."""
+    return Point(x, *with_jacobian(residual, x, args), damping, growth)
 
 
-def _improved(residual: Residual, at: _Search, args: Any) -> _Search:
-    """Take one step, which is not accepted if it does not reduce the residual."""
+def better(at: Point, there: Point, predicted: Scalar) -> Point:
+    """Return where a search is after a trial step: `there` if it is accepted.
+
+    `predicted`: the reduction of `½ |r|²` if the residual were linear.
+    """
+    is_known = jnp.all(jnp.isfinite(there.J))
+    accepted, damping, growth = judged(at.damping, at.growth, at.cost - there.cost, predicted, is_known)
+    x, r, J = (jnp.where(accepted, getattr(there, name), getattr(at, name)) for name in ("x", "r", "J"))
+    return Point(x, r, J, damping, growth)
+
+
+def _improved(residual: Residual, at: Point, args: Any) -> tuple[Point, Bool[Array, ""]]:
+    """Take one step; return whether the search has ended, too."""
     rounding = float(jnp.finfo(at.x.dtype).eps)
     g, A = at.J.T @ at.r, at.J.T @ at.J
     mu = jnp.max(jnp.diagonal(A)) * jnp.maximum(at.damping, _LEAST_DAMPING * rounding)
     d = -spd_solver(A + mu * jnp.eye(len(g), dtype=g.dtype))(g)
-    x = at.x + d
-    r, J = with_jacobian(residual, x, args)
-    reduction, predicted = at.cost - 0.5 * r @ r, 0.5 * d @ (mu * d - g)
-    accepted = (reduction > 0) & jnp.all(jnp.isfinite(J))  # false for NaN
-    ratio = reduction / predicted
-    shrunk = at.damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
-    x, r, J = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), (x, r, J), (at.x, at.r, at.J))
-    damping, growth = jnp.where(accepted, shrunk, at.damping * at.growth), jnp.where(accepted, 2.0, 2 * at.growth)
-    is_short = jnp.max(jnp.abs(d)) <= _ROUNDING * rounding * (1 + jnp.max(jnp.abs(x)))
-    ended = is_short | _is_stationary(r, J) | (damping > _LARGEST_DAMPING)
-    return _Search(x, r, J, damping, growth.astype(damping.dtype), ended)
+    there = begun(residual, at.x + d, at.damping, at.growth, args)
+    after = better(at, there, 0.5 * d @ (mu * d - g))
+    is_short = jnp.max(jnp.abs(d)) <= _ROUNDING * rounding * (1 + jnp.max(jnp.abs(after.x)))
+    return after, is_short | _is_stationary(after) | (after.damping > LARGEST_DAMPING)
 
 
-def _is_stationary(r: Array, J: Array) -> Bool[Array, ""]:
+def _is_stationary(at: Point) -> Bool[Array, ""]:
     """Return True if the residual is orthogonal to the columns of `J`, zero, or not finite."""
-    return ~(jnp.linalg.norm(J.T @ r) > _ORTHOGONAL * jnp.linalg.norm(J) * jnp.linalg.norm(r))
+    return ~(jnp.linalg.norm(at.J.T @ at.r) > _ORTHOGONAL * jnp.linalg.norm(at.J) * jnp.linalg.norm(at.r))

@@ -2,9 +2,8 @@
 
 The step solves the damped linear problem in the scale of the columns (Moré, in *Numerical Analysis*, Lecture Notes in
 Mathematics 630 (1978)); unknowns at a bound that the loss pushes outward are fixed, and the step is projected onto the
-bounds (Kanzow, Yamashita, Fukushima, J. Comput. Appl. Math. 172 (2004)). All unknowns have sizes near one: one whose
-column is as short as the rounding of the others has no effect and keeps its value. The damping follows the ratio of
-actual and predicted reduction (Nielsen, IMM-REP-1999-05).
+bounds. All unknowns have sizes near one: one whose column is as short as the rounding of the others has no effect and
+keeps its value.
 
 Where data determine a combination of unknowns much better than each of them, the loss has a narrow curved valley. A
 step bends along it by the geodesic acceleration `a = −J⁺ r''(δ, δ)` (Transtrum and Sethna, arXiv:1201.5885 (2012)); the
@@ -19,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-from jaxmbd.numerics.block_least_squares import Linearised, Step, fixed_at_bounds
+from jaxmbd.numerics.block_least_squares import Linearised, Step
+from jaxmbd.numerics.levenberg_marquardt import GROWTH, LARGEST_DAMPING, held, judged
 
 USED_UP = "steps used up"
 CONVERGED = "converged"
@@ -27,7 +27,6 @@ NO_STEP = "no step, however short, can be simulated"
 STUCK = "no step, however short, reduces the loss"
 
 _FIRST_DAMPING = 1e-2
-_LARGEST_DAMPING = 1e16  # then the step is as short as can be
 _SHORT = 1e3  # damping at which a step is so short that its small reduction of the loss proves nothing
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
 _SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
@@ -47,7 +46,7 @@ class SearchState:
 
     u: Flat
     damping: float = _FIRST_DAMPING
-    growth: float = 2.0
+    growth: float = GROWTH
     history: list[float] = field(default_factory=list)
 
 
@@ -79,7 +78,7 @@ def search(
         norms = at.norms().flat()
         scale = np.maximum(scale, _positive(norms))
         gradient = at.gradient().flat()
-        fixed = fixed_at_bounds(state.u, gradient, lower, upper) | _silent(norms)
+        fixed = held(state.u, gradient, lower, upper) | _silent(norms)
         reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
         if reason:
             return SearchEnd(state.u, at, state.history, CONVERGED, reason)
@@ -90,7 +89,7 @@ def search(
         trial = np.clip(state.u + step + bend, lower, upper)
         change = trial - state.u
         size = np.linalg.norm(scale * state.u) + _ROUNDING
-        if state.damping > _LARGEST_DAMPING or np.linalg.norm(scale * change) <= _ROUNDING * size:
+        if state.damping > LARGEST_DAMPING or np.linalg.norm(scale * change) <= _ROUNDING * size:
             if there is None or not there.is_finite:
                 return SearchEnd(state.u, at, state.history, NO_STEP)
             if _undamped_change(at, scale, fixed, shapes) > _EXACT * size:
@@ -98,17 +97,16 @@ def search(
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
         predicted = at.loss - at.predicted(_shaped(straight, shapes))
         there = yield trial
-        if there is not None and there.is_finite and there.loss <= at.loss and predicted > 0:
-            actual, before, last = at.loss - there.loss, at.loss, (at, change)
-            state.u, at, ratio, is_short = trial, there, actual / predicted, state.damping > _SHORT
-            state.damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), _LEAST_DAMPING)
-            state.growth = 2.0
-            state.history.append(at.loss)
-            if not is_short and max(actual, predicted) <= tolerance**2 * before:
-                return SearchEnd(state.u, at, state.history, CONVERGED, "the loss does not change any more")
-        else:
-            state.history.append(at.loss)
-            state.damping, state.growth = state.damping * state.growth, 2 * state.growth
+        is_short, before = state.damping > _SHORT, at.loss
+        actual = np.nan if there is None or not there.is_finite else before - there.loss
+        accepted, damping, growth = judged(state.damping, state.growth, actual, predicted, True, np)
+        state.damping, state.growth = max(float(damping), _LEAST_DAMPING), float(growth)
+        if accepted:
+            assert there is not None
+            last, state.u, at = (at, change), trial, there
+        state.history.append(at.loss)
+        if accepted and not is_short and max(actual, predicted) <= tolerance**2 * before:
+            return SearchEnd(state.u, at, state.history, CONVERGED, "the loss does not change any more")
     return SearchEnd(state.u, at, state.history, USED_UP)
 
 

@@ -24,6 +24,8 @@ from jaxmbd.checks import check_finite, check_mapping, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.bounded_least_squares import damped_step
+from jaxmbd.numerics.least_squares import with_jacobian
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
@@ -239,15 +241,9 @@ def _nearly_closed(equations: Equations, q: Array, values: dict[str, Array]) -> 
 def _descended(rows: Callable[[Array], Array], q: Array) -> Array:
     """Return coordinates after a step of Gauss and Newton's method, slightly damped."""
 
-    def twice(q: Array) -> tuple[Array, Array]:
-        r = rows(q)
-        return r, r
-
-    J, r = jax.jacfwd(twice, has_aux=True)(q)
-    sizes = jnp.sqrt(_DAMPING) * jnp.min(jnp.linalg.norm(J, axis=0))
-    stacked = jnp.concatenate([J, sizes * jnp.eye(len(q), dtype=q.dtype)])
-    Q, R = jnp.linalg.qr(stacked)
-    return q - jax.scipy.linalg.solve_triangular(R, Q[: len(r)].T @ r)
+    r, J = with_jacobian(lambda q, _: rows(q), q, None)
+    size = jnp.sqrt(_DAMPING) * jnp.min(jnp.linalg.norm(J, axis=0))
+    return q + damped_step(J, r, jnp.broadcast_to(size, q.shape))
 
 
 def _shares(task: Task) -> tuple[np.ndarray, bool]:

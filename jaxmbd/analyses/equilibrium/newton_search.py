@@ -5,6 +5,7 @@ next correction is smaller than the step itself (natural monotonicity test); thi
 so that it works alike for stiff and soft springs. If it fails or has no direction, descent steps follow, which use the
 moduli of the eigenvalues of the stiffness, like an overdamped motion. Each is shortened until the force along it has
 not changed its sign. Newton's method then finishes. The forces need no potential. Loops are closed along the way.
+A least-squares search (`numerics/`) would also end where forces are small and not balanced.
 
 Source: Deuflhard, *Newton Methods for Nonlinear Problems* (2011), §3.3 (the test); Nocedal, Wright, *Numerical
 Optimization* (2006), §18.3 (null-space steps); Dauphin et al., *Identifying and attacking the saddle point problem*
