@@ -25,7 +25,7 @@ from jaxmbd.checks import check_instance
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import Instrument
-from jaxmbd.identification._shooting import check_shooting, state_series
+from jaxmbd.identification._shooting import chart_of, check_shooting
 from jaxmbd.identification._stacks import stacked
 from jaxmbd.parameters.parameters import Parameters
 
@@ -86,7 +86,7 @@ def _growth(problem: ForwardModel, experiment: Experiment, length: Array) -> tup
     def states(start: Array) -> tuple[Array, tuple[Array, Array]]:
         mine = dict(zip(names, start, strict=True))
         solution = problem.motion(parameters, mine, experiment, "forward")[0]
-        x = state_series(solution, names)
+        x = chart_of(experiment).series(solution)
         return x, (x, number_of(solution.result))
 
     derivative, (x, result) = jax.jacfwd(states, has_aux=True)(jnp.stack([own[name] for name in names]))

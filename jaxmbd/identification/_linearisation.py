@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._shooting import Joins, state_series
+from jaxmbd.identification._shooting import Joins, jumps_after
 from jaxmbd.numerics.block_least_squares import Block, Linearised, Step
 
 
@@ -24,8 +24,8 @@ class Evaluation(NamedTuple):
     - `readings`: of each stack;
     - `rows`: for each stack `(lanes, rows, s + p + 1)`, the Jacobian with respect to own and shared unknowns, and the
       residuals; `own_priors`: the same of the priors of own parameters; `links`: of the conditions at the ends of
-      segments, without the column of the next segment, whose derivative is minus one over `jump`, their standard
-      deviation (0: there are none);
+      segments, without the column of the next segment, whose derivative is minus one over the standard deviation of
+      each jump, `jumps (s,)` (0: there are none);
     - `priors`: rows of the shared parameters.
     """
 
@@ -34,21 +34,21 @@ class Evaluation(NamedTuple):
     own_priors: tuple[Array, ...]
     links: tuple[Array, ...]
     priors: Array
-    jump: float
+    jumps: tuple[Array, ...]
 
 
 def linearised(problem: Problem, evaluation: Evaluation) -> Linearised:
     """Return the rows of an evaluation by blocks."""
-    jump, blocks = float(evaluation.jump), []
-    parts = zip(problem.stacks, evaluation.rows, evaluation.own_priors, evaluation.links, strict=True)
+    blocks = []
+    parts = zip(problem.stacks, evaluation.rows, evaluation.own_priors, evaluation.links, evaluation.jumps, strict=True)
     for stack, *arrays in parts:
-        rows, priors, conditions = map(np.asarray, arrays)
+        rows, priors, conditions, jumps = map(np.asarray, arrays)
         own = rows.shape[2] - evaluation.priors.shape[1]
         if stack.segments == 1:
             blocks.append(Block(rows, priors, None, 1, own))
             continue
         rows, priors = (_with_next(x, np.zeros((*x.shape[:2], own))) for x in (rows, priors))
-        conditions = _with_next(conditions, np.broadcast_to(-np.eye(own) / jump, (len(rows), own, own)))
+        conditions = _with_next(conditions, np.broadcast_to(np.diag(-1 / jumps), (len(rows), own, own)))
         conditions[stack.segments - 1 :: stack.segments] = 0.0
         blocks.append(Block(rows, priors, conditions, stack.segments, own))
     return Linearised(tuple(blocks), np.asarray(evaluation.priors))
@@ -63,25 +63,28 @@ def _with_next(rows: np.ndarray, next_one: np.ndarray) -> np.ndarray:
 def evaluate(problem: Problem, u: Unknowns, joins: Joins) -> Evaluation:
     """Return residuals and Jacobian at the numbers `u` of a search."""
     readings, rows, priors, links = [], [], [], []
-    for own, stack, multipliers in zip(u.experiments, problem.stacks, joins.multipliers, strict=True):
-        block = lambda own, experiment, joins=stack.segments > 1: _block(problem, u.parameters, own, experiment, joins)  # noqa: E731
-        reading, row, prior, end = jax.vmap(block)(own, stack.experiment)
+    jumps = tuple(joins.deviation * scale for scale in joins.scales)
+    for k, (own, stack) in enumerate(zip(u.experiments, problem.stacks, strict=True)):
+        block = lambda own, later, experiment, stack=stack: _block(  # noqa: E731
+            problem, u.parameters, own, later, experiment, stack.segments > 1
+        )
+        reading, row, prior, end = jax.vmap(block)(own, jax.tree.map(lambda x: jnp.roll(x, -1), own), stack.experiment)
         if stack.segments > 1:
-            later = jnp.roll(jnp.stack([own[name] for name in sorted(own)], axis=1), -1, axis=0)
-            end = end.at[..., -1].add(-later) / joins.deviation
-            end = end.at[..., -1].add(multipliers * joins.deviation)
+            end = end / jumps[k][None, :, None]
+            end = end.at[..., -1].add(joins.multipliers[k] * joins.deviation)
         readings.append(reading)
         rows.append(row)
         priors.append(prior)
         links.append(end)
     shared = _prior_rows(problem, u.parameters)
-    return Evaluation(tuple(readings), tuple(rows), tuple(priors), tuple(links), shared, joins.deviation)  # pyright: ignore[reportArgumentType]
+    return Evaluation(tuple(readings), tuple(rows), tuple(priors), tuple(links), shared, jumps)
 
 
 def _block(
-    problem: Problem, shared: Any, own: Any, experiment: Experiment, joins: bool
+    problem: Problem, shared: Any, own: Any, later: Any, experiment: Experiment, joins: bool
 ) -> tuple[dict[str, Array], Array, Array, Array]:
-    """The readings of one segment, and the rows of its residuals, of its own priors and of the values at its end."""
+    """The readings of one segment, and the rows of its residuals, of its own priors and of the jumps at its end, to the
+    start of the `later` segment."""
     flat, unravel = ravel_pytree((own, shared))
 
     def values(z: Array) -> tuple[tuple[Array, ...], tuple[dict[str, Array], tuple[Array, ...]]]:
@@ -91,7 +94,7 @@ def _block(
         readings = problem.read(*motion, experiment)
         priors = problem.prior_residuals(Unknowns({}, theta.experiments))
         r = problem.residual(readings, experiment)
-        end = state_series(motion[0], sorted(own))[-1] if joins else r[:0]
+        end = jumps_after(motion[0], later, experiment) if joins else r[:0]
         return (r, priors, end), (readings, (r, priors, end))
 
     slopes, (readings, found) = jax.jacfwd(values, has_aux=True)(flat)

@@ -24,7 +24,7 @@ from jaxmbd.identification._linearisation import (
     unflattened,
 )
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._shooting import Joins
+from jaxmbd.identification._shooting import Joins, jump_scales
 from jaxmbd.numerics.block_least_squares import Linearised
 from jaxmbd.numerics.stepwise_search import USED_UP, SearchEnd, SearchState, search
 
@@ -208,7 +208,8 @@ def _minimum(
 def without_multipliers(problem: Problem, deviation: float = 0.0) -> Joins:
     """Return joins of segments by their standard deviation alone."""
     own = (jnp.zeros((stack.lanes, len(stack.experiment.estimate))) for stack in problem.stacks)
-    return Joins(jnp.asarray(deviation), tuple(own))
+    scales = (jump_scales(problem.parameters, stack) if stack.segments > 1 else jnp.ones(0) for stack in problem.stacks)
+    return Joins(jnp.asarray(deviation), tuple(scales), tuple(own))
 
 
 def gradient_descent(

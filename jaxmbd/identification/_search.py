@@ -22,7 +22,7 @@ from jaxmbd.identification._minimise import (
 )
 from jaxmbd.identification._noise import estimated_noise
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._segments import condensed, followed, jumps, updated, without_segments
+from jaxmbd.identification._segments import followed, jumps, updated, without_segments
 from jaxmbd.identification._shooting import NO_JUMP, PROGRESS, TIGHTENING, UPDATES, Joins
 from jaxmbd.identification._starts import drawn_starts
 from jaxmbd.identification._uncertainty import dense
@@ -109,7 +109,7 @@ def _without_jumps(run: Run, problem: Problem, minimum: Minimum, joins: Joins) -
             return minimum
         joins = updated(joins, jumped)
         if largest > PROGRESS * before:
-            joins = Joins(0.1 * joins.deviation, joins.multipliers)
+            joins = joins._replace(deviation=0.1 * joins.deviation)
         before = largest
         (minimum,) = run(problem, [minimum], Checkpoint(None, ()), joins)
     return replace(minimum, outcome=OPEN)
@@ -146,7 +146,7 @@ def _fitted(problem: Problem, minimum: Minimum) -> float:
     """
     assert minimum.linearised is not None
     exact = problem.is_cut and not problem.continuity
-    J, _, _, is_measured = dense(condensed(minimum.linearised) if exact else minimum.linearised)
+    J, _, _, is_measured = dense(minimum.linearised.condensed() if exact else minimum.linearised)
     lengths = np.linalg.norm(J, axis=0)
     U, values, _ = np.linalg.svd(J / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
     return float(np.sum(U[is_measured][:, values > _UNDETERMINED * values.max(initial=0.0)] ** 2))

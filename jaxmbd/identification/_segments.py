@@ -1,8 +1,7 @@
 """Segments of multiple shooting: their initial states before the search, and what is left of them after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,11 +12,12 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.arrays import constant
 from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._shooting import Joins, state_series
+from jaxmbd.identification._shooting import Joins, chart_of, jump_scales, jumps_after
 from jaxmbd.identification._stacks import Stack, by_channel, joined_readings, stacked
-from jaxmbd.numerics.block_least_squares import Block, Linearised
+from jaxmbd.numerics.block_least_squares import Linearised
 
 _STEPS = 15  # of the search for the initial state of one segment; it need not converge
 
@@ -41,7 +41,7 @@ def followed(problem: Problem, start: Unknowns, report: Report) -> Unknowns:
             )
             mine = found.u.experiments[0]
             states.append(mine)
-            mine = dict(zip(sorted(mine), ends(part, {}, mine, part.stacks[0], "forward").T, strict=True))
+            mine = dict(zip(sorted(mine), ends(part, mine, part.stacks[0]).T, strict=True))
         own.append({name: jnp.stack([s[name] for s in states], axis=1).reshape(-1) for name in start.experiments[k]})
     return Unknowns(start.parameters, tuple(own))
 
@@ -56,25 +56,29 @@ def _of_segment(problem: Problem, start: Unknowns, stack: Stack, j: int) -> Prob
     return eqx.tree_at(where, problem, (fixed, (part,)), is_leaf=is_leaf)
 
 
-def _ends(
-    problem: Problem, parameters: Mapping[str, Any], own: dict[str, Array], stack: Stack, adjoint: Adjoint
-) -> Array:
-    """The values at the end of each segment, as the start of the next one, `(lanes, s)`."""
-    names = sorted(own)
-    end = lambda own, experiment: state_series(problem.motion(parameters, own, experiment, adjoint)[0], names)[-1]  # noqa: E731
+def _ends(problem: Problem, own: dict[str, Array], stack: Stack) -> Array:
+    """The numbers of the state at the end of each segment, `(lanes, s)`."""
+
+    def end(own: dict[str, Array], experiment: Experiment) -> Array:
+        return chart_of(experiment).series(problem.motion({}, own, experiment, "forward")[0])[-1]
+
     return jax.vmap(end)(own, stack.experiment)
 
 
 def jump_residuals(problem: Problem, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, " rows"]:
     """Return the jumps between segments in units of their standard deviation, `problem.continuity`: none of problems
     without segments."""
+
+    def jumps(own: dict[str, Array], later: dict[str, Array], experiment: Experiment) -> Array:
+        return jumps_after(problem.motion(theta.parameters, own, experiment, adjoint)[0], later, experiment)
+
     rows = [jnp.zeros(0)]
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):
         if stack.segments > 1:
-            ends = _ends(problem, theta.parameters, own, stack, adjoint)
-            starts = jnp.stack([own[name] for name in sorted(own)], axis=1)
-            ends, starts = (x.reshape(-1, stack.segments, x.shape[1]) for x in (ends, starts))
-            rows.append((ends[:, :-1] - starts[:, 1:]).ravel() / problem.continuity)
+            later = jax.tree.map(lambda x: jnp.roll(x, -1), own)
+            found = jax.vmap(jumps)(own, later, stack.experiment) / jump_scales(problem.parameters, stack)[None]
+            found = found.reshape(-1, stack.segments, found.shape[1])
+            rows.append(found[:, :-1].ravel() / problem.continuity)
     return jnp.concatenate(rows)
 
 
@@ -100,7 +104,7 @@ def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minim
 def _whole(linearised: Linearised, stacks: Sequence[Stack]) -> Linearised:
     """The condensed rows in the order of those of whole experiments: channel by channel, without what fills up."""
     blocks = []
-    for block, stack in zip(condensed(linearised).stacks, stacks, strict=True):
+    for block, stack in zip(linearised.condensed().stacks, stacks, strict=True):
         rows = block.whole.reshape(stack.lanes, -1, block.whole.shape[2])
         channels = []
         for part in by_channel(stack, rows).values():
@@ -119,36 +123,9 @@ def _stacked(wholes: list[np.ndarray]) -> Array:
     return constant(np.stack(alike))
 
 
-def condensed(linearised: Linearised) -> Linearised:
-    """Return the rows in the own unknowns of the first segments alone, where segments join without jumps."""
-    return Linearised(tuple(map(_condensed_block, linearised.stacks)), linearised.priors)
-
-
-def _condensed_block(block: Block) -> Block:
-    """The rows of a stack in the own unknowns of the first segments alone.
-
-    Where a segment ends at the start of the next one, `x_{k+1} = N_k x_k + L_k p`, so that the unknowns of each segment
-    are linear functions `x_k = A_k x_0 + B_k p`.
-    """
-    if block.links is None:
-        return block
-    s, width = block.own, block.width
-    rows, links = (x.reshape(-1, block.segments, *x.shape[1:]) for x in (block.whole, block.links))
-    count, shared = len(rows), rows.shape[3] - 1 - width
-    deviation = -1 / links[0, 0, 0, s]  # of the jumps: the derivative of a condition by the next segment's unknown
-    a, b = np.broadcast_to(np.eye(s), (count, s, s)), np.zeros((count, s, shared))
-    parts = []
-    for k in range(block.segments):
-        mine, ours = rows[:, k, :, :s], rows[:, k, :, width:-1]
-        parts.append(np.concatenate([mine @ a, mine @ b + ours, rows[:, k, :, -1:]], axis=2))
-        own, common = deviation * links[:, k, :, :s], deviation * links[:, k, :, width:-1]
-        a, b = own @ a, own @ b + common
-    nothing = np.zeros((count, 0, s + shared + 1))  # an experiment that is cut has no own parameters
-    return Block(np.concatenate(parts, axis=1), nothing, None, 1, s)
-
-
 def jumps(minimum: Minimum, joins: Joins) -> tuple[Array, ...]:
-    """Return the jumps between segments at the end of a search, for each stack `(lanes, s)`, zero after the last."""
+    """Return the jumps between segments at the end of a search, without units, for each stack `(lanes, s)`; zero after
+    the last."""
     assert minimum.linearised is not None
     found = []
     for block, multipliers in zip(minimum.linearised.stacks, joins.multipliers, strict=True):
@@ -164,4 +141,4 @@ def jumps(minimum: Minimum, joins: Joins) -> tuple[Array, ...]:
 def updated(joins: Joins, jumped: tuple[Array, ...]) -> Joins:
     """Return joins with multipliers that make the jumps smaller in the next search."""
     pairs = zip(joins.multipliers, jumped, strict=True)
-    return Joins(joins.deviation, tuple(m + x / joins.deviation**2 for m, x in pairs))
+    return joins._replace(multipliers=tuple(m + x / joins.deviation**2 for m, x in pairs))

@@ -1,11 +1,11 @@
-"""Multiple shooting: an experiment as segments, each with an initial state of its own, that join without jumps.
+"""Multiple shooting of experiments: the numbers of the states, how segments join, and what can be cut into segments.
 
-Over a long or chaotic motion a small change of the start grows so much that the loss has no usable derivative. In a
-short segment it does not; the states at the joints become unknowns, and the conditions
+The jumps from the end of a segment to the start of the next one (`analyses/multiple_shooting.py`), as numbers without
+units, are rows of the least-squares problem,
 
     (x(end of segment k) − x(start of segment k + 1)) / σ_c = 0
 
-are rows of the least-squares problem. If there must be no jumps, `λ σ_c` is added to them, with multipliers `λ`.
+If there must be no jumps, `λ σ_c` is added to them, with multipliers `λ`.
 
 Source: Bock, *Recent advances in parameter identification techniques for O.D.E.* (1983); Voss, Timmer, Kurths,
 Int. J. Bifurcation and Chaos 14 (2004).
@@ -14,16 +14,17 @@ Int. J. Bifurcation and Chaos 14 (2004).
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assemble import rate_channel
+from jaxmbd.analyses.multiple_shooting import StateChart
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.identification._stacks import Stack
 from jaxmbd.parameters.parameters import Parameters
 
 # If there must be no jumps: their standard deviations, one search after another. With the last one the conditions are
@@ -35,24 +36,31 @@ PROGRESS = 0.25  # if the jumps shrink by less than to this share, the standard 
 
 
 class Joins(NamedTuple):
-    """How segments join: the standard deviation of the jumps, and multipliers of each stack `(lanes, s)`."""
+    """How segments join: the standard deviation of the jumps without units; of each stack what one unit is of each
+    number `(s,)`, and multipliers `(lanes, s)`."""
 
     deviation: Array
+    scales: tuple[Array, ...]
     multipliers: tuple[Array, ...]
 
 
-def state_series(solution: Solution, names: Sequence[str]) -> Float[Array, "times unknowns"]:
-    """Return, at all times, what the initial values of an experiment are values of, in the order of their names."""
-    channels = [_channel(solution.mechanism, name) for name in names]
-    series = solution.read(tuple(dict.fromkeys(channels)))
-    return jnp.stack([series[channel] for channel in channels], axis=1)
+def chart_of(experiment: Experiment) -> StateChart:
+    """Return the names of what is estimated of the initial state of an experiment, in the order of its unknowns."""
+    names = sorted(experiment.estimate)
+    return StateChart(*(tuple(n.removeprefix(p) for n in names if n.startswith(p)) for p in (SPEED, START)))
 
 
-def _channel(mechanism: Mechanism, name: str) -> str:
-    """The channel that an initial value is a value of."""
-    if name.startswith(SPEED):
-        return rate_channel(mechanism, name.removeprefix(SPEED))
-    return name.removeprefix(START)
+def jumps_after(solution: Solution, later: Mapping[str, Array], experiment: Experiment) -> Float[Array, " s"]:
+    """Return the jumps from the end of a segment to the start of a later one."""
+    chart, start = chart_of(experiment), jnp.stack([later[name] for name in sorted(later)])
+    return chart.jumps(solution.mechanism, chart.series(solution)[-1], start)
+
+
+def jump_scales(parameters: Parameters, stack: Stack) -> Array:
+    """Return what one unit is of each number of a state `(s,)`, in the mechanism at which the search starts: if it
+    followed the mechanism, a jump would be another number where a dimension changes a little."""
+    own = jax.tree.map(lambda x: x[0], stack.experiment.own)
+    return chart_of(stack.experiment).scales(parameters.mechanism_at({**parameters.start, **own}))
 
 
 def check_shooting(
@@ -84,7 +92,7 @@ def check_shooting(
             )
         units = channel_units(mechanism)
         for name in wanted:
-            if _channel(mechanism, name) not in units:
-                raise MechanismError(
-                    f"With segments, {name.partition(':')[2]!r} must be a quantity that a solution reads."
-                )
+            kind, _, quantity = name.partition(":")
+            chart = StateChart((quantity,), ()) if kind + ":" == SPEED else StateChart((), (quantity,))
+            if chart.channels(mechanism)[0] not in units:
+                raise MechanismError(f"With segments, {quantity!r} must be a quantity that a solution reads.")

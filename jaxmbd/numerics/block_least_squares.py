@@ -155,6 +155,10 @@ class Linearised:
         second = (self.priors[:, :-1] - before.priors[:, :-1]) @ step.shared
         return Linearised(tuple(blocks), np.column_stack([self.priors[:, :-1], second]))
 
+    def condensed(self) -> "Linearised":
+        """Return the rows in the own unknowns of the first segments alone, where segments join without jumps."""
+        return Linearised(tuple(map(_condensed, self.stacks)), self.priors)
+
     def minus(self, other: "Linearised") -> "Linearised":
         """Return the differences of residuals and Jacobians, row by row."""
         blocks = []
@@ -182,6 +186,30 @@ class Linearised:
             _substituted(block, triangles, shared) for block, triangles in zip(self.stacks, eliminated, strict=True)
         )
         return Step(shared, own)
+
+
+def _condensed(block: Block) -> Block:
+    """The rows of a stack in the own unknowns of the first segments alone.
+
+    Where a segment ends at the start of the next one, `x_{k+1} = N_k x_k + L_k p`, so that the unknowns of each segment
+    are linear functions `x_k = A_k x_0 + B_k p`.
+    """
+    if block.links is None:
+        return block
+    s, width = block.own, block.width
+    rows, links = (x.reshape(-1, block.segments, *x.shape[1:]) for x in (block.whole, block.links))
+    count, shared = len(rows), rows.shape[3] - 1 - width
+    by_next = links[0, 0, :, s:width]  # of each condition by the next segment's unknowns: minus one over its deviation
+    deviation = -1 / np.diagonal(by_next)[:, None]
+    a, b = np.broadcast_to(np.eye(s), (count, s, s)), np.zeros((count, s, shared))
+    parts = []
+    for k in range(block.segments):
+        mine, ours = rows[:, k, :, :s], rows[:, k, :, width:-1]
+        parts.append(np.concatenate([mine @ a, mine @ b + ours, rows[:, k, :, -1:]], axis=2))
+        own, common = deviation * links[:, k, :, :s], deviation * links[:, k, :, width:-1]
+        a, b = own @ a, own @ b + common
+    nothing = np.zeros((count, 0, s + shared + 1))  # an experiment that is cut has no own parameters
+    return Block(np.concatenate(parts, axis=1), nothing, None, 1, s)
 
 
 def _eliminated(

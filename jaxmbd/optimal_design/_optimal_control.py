@@ -2,8 +2,7 @@
 
 Efforts are sampled forces in the mechanism. With one segment the motion is integrated as a whole (single shooting).
 With more, the independent coordinates and speeds at the beginning of each segment are variables too, and continuity is
-a constraint (multiple shooting), so that an unstable motion does not amplify errors from its start to its end. Only
-independent coordinates are variables: each segment begins with an assembly, so closed loops stay closed.
+a constraint (`analyses/multiple_shooting.py`).
 
 Source: Bock, Plitt, *A multiple shooting algorithm for direct solution of optimal control problems*, IFAC Proc. 17
 (1984); Betts, *Practical Methods for Optimal Control* (2010), ch. 3.
@@ -19,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assemble import assemble, rate_channel
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.multiple_shooting import StateChart
 from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
@@ -95,41 +95,31 @@ class _Shooting(eqx.Module):
     ts: Float[Array, "segments times"]
     guesses: Float[Array, "segments nq"]
     dt: float = eqx.field(static=True)
-    coordinates: tuple[str, ...] = eqx.field(static=True)
+    chart: StateChart
 
     def motion(self, mechanism: Mechanism, values: Mapping[str, Any]) -> _Motion:
         """Return a mechanism with the motion of all segments, side by side."""
 
-        def one(ts: Array, guess: Array, coordinates: Array, speeds: Array) -> Solution:
+        def one(ts: Array, guess: Array, x: Array) -> Solution:
             near = eqx.tree_at(lambda s: (s.q, s.t), self.start, (guess, ts[0]))
-            state = assemble(
-                mechanism, dict(zip(self.coordinates, coordinates, strict=True)), guess=near,
-                speeds=dict(zip(self.coordinates, speeds, strict=True)), t=ts[0], check=False,
-            )  # fmt: skip
+            state = self.chart.state(mechanism, x, ts[0], near)
             return simulate(mechanism, state, ts, solver=RungeKutta4(), dt0=self.dt, throw=False)
 
-        first = self.independent(mechanism, self.start)
-        nodes = [
-            jnp.concatenate([x[None], values[name]]) if name in values else x[None]
-            for x, name in zip(first, (_NODES, _RATES), strict=True)
-        ]
-        return mechanism, jax.vmap(one)(self.ts, self.guesses, *nodes)
+        x = self.chart.numbers(mechanism, self.start)[None]
+        if _NODES in values:
+            x = jnp.concatenate([x, jnp.concatenate([values[_RATES], values[_NODES]], axis=1)])
+        return mechanism, jax.vmap(one)(self.ts, self.guesses, x)
 
     def gaps(self, motion: _Motion) -> Array:
-        """Return the differences of coordinates and speeds between the end of a segment and the begin of the next."""
+        """Return the jumps between the segments, without units."""
         mechanism, solution = motion
 
-        def ends(k: int) -> Array:
+        def numbers(k: int) -> Array:
             states = eqx.filter_vmap(lambda s: s.state(k))(solution)
-            return eqx.filter_vmap(lambda s: jnp.concatenate(self.independent(mechanism, s)))(states)
+            return eqx.filter_vmap(lambda s: self.chart.numbers(mechanism, s))(states)
 
-        return ends(-1)[:-1] - ends(0)[1:]
-
-    def independent(self, mechanism: Mechanism, state: State) -> tuple[Array, Array]:
-        """Return the independent coordinates, and their rates."""
-        rates = [rate_channel(mechanism, name) for name in self.coordinates]
-        values = read(mechanism, state, [*self.coordinates, *rates])
-        return jnp.stack([values[name] for name in self.coordinates]), jnp.stack([values[name] for name in rates])
+        jumps = self.chart.jumps(mechanism, numbers(-1)[:-1], numbers(0)[1:])
+        return jumps / self.chart.scales(mechanism)[None]
 
 
 # What is compiled for one search serves the next if its functions are equal; so they are classes, not closures.
@@ -365,4 +355,4 @@ def _shooting(
         state = assemble(mechanism, dict(zip(names, node, strict=True)), guess=state)
         guesses.append(state.q)
     dt = float(duration) / (segments * steps)
-    return _Shooting(start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, names)
+    return _Shooting(start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, StateChart(names, names))

@@ -190,6 +190,15 @@ def test_forces_that_nothing_balances_are_found_at_all_sizes() -> None:
             mbd.inverse_dynamics(loose.with_parts(held), second * np.linspace(0.0, 1.0, 3), {"motor": "A.angle"})
 
 
+def test_a_rest_that_a_driver_contradicts_is_one_at_no_size() -> None:
+    """A driver that turns by 2e-8 rad in a unit of time contradicts rest, one with a quarter of it does not."""
+    for L in (1.0, 1e-4):
+        for rate, is_rest in ((0.5e-8, True), (2e-8, False)):
+            motor = pl.Driver("motor", "A.angle", Ramp(jnp.asarray(1.0), jnp.asarray(rate / np.sqrt(L))))
+            result = mbd.equilibrium(four_bar(L, "absolute").with_parts([motor]), {"A.angle": 1.0}, check=False)
+            assert bool(np.isfinite(result["A.angle"])) == is_rest
+
+
 @pytest.mark.slow
 def test_loads_of_driven_motions_do_not_depend_on_the_size() -> None:
     """Of `kinematics`, and of `inverse_dynamics` with the driver as the actuator."""

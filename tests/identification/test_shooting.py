@@ -12,6 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import demo
 from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
 from jaxmbd.data import double_pendulum
 from jaxmbd.identification import Instrument, Parameter, Positive, Problem, error_growth
 from jaxmbd.identification._segments import jump_residuals
@@ -79,6 +80,46 @@ def test_jumps_are_differences_of_ends_and_starts_in_their_deviations() -> None:
     np.testing.assert_allclose(jump_residuals(problem, theta), expected, rtol=1e-9)
     whole = Problem(mechanism, experiments, {}, **STEPS)
     assert jump_residuals(whole, whole.start()).size == 0
+
+
+def similar(size: float) -> tuple[Problem, Any]:
+    """A slider that hangs on a spring, 0.1 to 0.3 of a size long, in segments, and states at their starts that do not
+    join: similar at each size, with times in proportion to its root."""
+    pace = size**0.5
+    slider = pl.Body("slider", 1.0, 0.1 * size**2, pose=(0.0, -0.2 * size, 0.0))
+    mechanism = pl.Mechanism(
+        [slider],
+        [pl.Prismatic("rail", pl.ground.at(size, 0.0, np.pi / 2), slider.at(size, 0.0, np.pi / 2))],
+        [
+            pl.Gravity(9.81),
+            pl.SpringDamper("spring", pl.ground.at(0.0, size), slider.at(), 100.0 / size, free_length=size),
+        ],
+    )
+    ts, data = pace * np.linspace(0.0, 0.3, 7), {"slider.y": np.zeros(7)}
+    one = mbd.Experiment(ts, data, {"slider.y": -0.2 * size}, {"slider.vy": 0.0}, estimate=True)
+    steps = STEPS | {"dt0": 0.01 * pace}
+    problem = Problem(mechanism, one, {}, segments=2, continuity=0.01, **steps)
+    own = {"start:slider.y": size * jnp.array([-0.2, -0.1]), "speed:slider.vy": pace * jnp.array([0.1, 0.7])}
+    return problem, problem.start()._replace(experiments=(own,))
+
+
+def test_jumps_of_similar_mechanisms_are_as_large() -> None:
+    """A jump of a length, or of a speed, counts as a share of what the mechanism's size and pace are."""
+    jumps = [np.asarray(jump_residuals(*similar(size))) for size in (1.0, 0.01)]
+    assert (np.abs(jumps[0]) > 0.1).all()
+    np.testing.assert_allclose(jumps[1], jumps[0], rtol=1e-6)
+
+
+def test_segments_of_a_body_that_turns_join_where_its_angle_starts_anew() -> None:
+    """A yaw, which is read between minus and plus half a turn, of a body that turns on."""
+    body = sp.Body("body", mass=1.0, inertia=np.eye(3))
+    mechanism = sp.Mechanism([body], [sp.Revolute("J", sp.ground.at(), body.at())])
+    ts = np.linspace(0.0, 1.0, 5)
+    one = mbd.Experiment(ts, {"J.angle": np.zeros(5)}, {"body.yaw": 0.3}, {"J.angle": 8.0}, estimate=True)
+    problem = Problem(mechanism, one, {}, segments=4, continuity=1e-3, **STEPS)
+    own = {"start:body.yaw": jnp.array([0.3, 2.3, 4.3, 6.3]), "speed:J.angle": jnp.full(4, 8.0)}
+    residuals = jump_residuals(problem, problem.start()._replace(experiments=(own,)))
+    np.testing.assert_allclose(residuals, np.zeros(6), atol=1e-4)  # a turn is 6283
 
 
 def test_segments_of_a_short_motion_give_the_fit_of_one_shot() -> None:

@@ -10,9 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import spatial as sp
 from jaxmbd.optimal_design import Control, optimal_control
-from jaxmbd.optimal_design._optimal_control import _Shooting
 
 DURATION, KNOTS = 1.0, 9
 SWING, LIMIT = 3.0, 3.0  # [s], [N m]: the weight alone needs 4.9 N m at 90°
@@ -46,16 +44,6 @@ def test_least_effort_from_rest_to_rest(segments: int) -> None:
     assert found.end_multipliers == pytest.approx({"O.angle": 6.0, "O.angle_rate": -3.0}, abs=1e-6)
     np.testing.assert_array_equal(found.effort_multipliers["motor"], np.zeros(KNOTS))
     assert "Multipliers of the end: 6 by 'O.angle', -3 by 'O.angle_rate'" in repr(found)
-
-
-def test_rates_of_coordinates_in_space() -> None:
-    """`x` names a coordinate of a joint as well as of a body, and a body in space has `z`."""
-    body = sp.Body("body", mass=1.0, inertia=np.eye(3))
-    mechanism = sp.Mechanism([body], [sp.Planar("J", sp.ground.at(), body.at())])
-    names, speeds = ("J.x", "J.angle", "body.y", "body.z"), {"J.x": 1.0, "J.angle": 2.0, "body.y": 3.0}
-    state = mbd.assemble(mechanism, speeds=speeds)
-    found = _Shooting(state, jnp.zeros((1, 2)), state.q[None], 0.1, names).independent(mechanism, state)
-    np.testing.assert_allclose(found, [[0.0] * 4, [1.0, 2.0, 3.0, 0.0]], atol=1e-12)
 
 
 def test_another_end_and_other_bounds_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,9 +232,12 @@ def rows_of(mechanism: Mechanism, name: str) -> int:
 
 
 def missed_reading(at: Configuration, name: str, value: Array) -> Array:
-    """Return a reading minus its prescribed value; for an angle that is not scaled, up to the nearest whole turn."""
+    """Return a reading minus its prescribed value; for an angle, up to the nearest whole turn."""
     reading = Reader(at.equations, Snapshot.at_rest(at.equations, at.t, at.q)).read(name)
-    is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)
-    if not is_scaled and channel_units(at.mechanism)[name] == "rad":
-        reading = nearest_turn(reading, value)
-    return jnp.atleast_1d(reading - value)
+    return jnp.atleast_1d((nearest_turn(reading, value) if is_modulo_turns(at.mechanism, name) else reading) - value)
+
+
+def is_modulo_turns(mechanism: Mechanism, name: str) -> bool:
+    """Return True for a reading of an angle that does not count whole turns; coordinates do, and what is scaled."""
+    is_scaled = isinstance(_sensor(mechanism, name), Scaled)
+    return is_reading(mechanism, name) and not is_scaled and channel_units(mechanism)[name] == "rad"

@@ -30,8 +30,9 @@ class SteadyStateResiduals(eqx.Module):
     - `twists`: the part of the bodies' twists that the speeds cannot produce;
     - `speeds`, `accelerations`: `Φ̇` and `C v̇ − γ`;
     - `drift`: the change of the balance when the mechanism rotates by one radian, as a share of the forces;
-    - `scale`: the scale of the speeds, with which the tolerance is multiplied;
-    - `twist_scales`, `row_scales`: those of the components of twists and of the rows (`Scales`).
+    - `scale`: the size of the speeds, without units, with which the tolerance is multiplied;
+    - `twist_scales`, `row_scales`: those of the components of twists and of the rows (`Scales`); `time`: the unit of
+      time.
     """
 
     twists: Float[Array, "bodies twist"]
@@ -41,17 +42,22 @@ class SteadyStateResiduals(eqx.Module):
     scale: Scalar
     twist_scales: Float[Array, " twist"]
     row_scales: Float[Array, " m"]
+    time: Scalar
 
     def contradicts(self, tolerance: float) -> Bool[Array, ""]:
         """Return True if any residual exceeds its tolerance."""
         return _contradicts(self, tolerance)
 
+    def motions(self) -> tuple[Array, Array, Array]:
+        """Return the sizes of the residuals of twists, speeds and accelerations, without units."""
+        rows, time = self.row_scales, self.time
+        residuals = time * self.twists / self.twist_scales[None], time * self.speeds / rows
+        return jnp.abs(residuals[0]), jnp.abs(residuals[1]), jnp.abs(time**2 * self.accelerations / rows)
+
 
 @trace_once
 def _contradicts(residuals: SteadyStateResiduals, tolerance: float) -> Bool[Array, ""]:
-    rows = residuals.row_scales
-    motions = residuals.twists / residuals.twist_scales[None], residuals.speeds / rows, residuals.accelerations / rows
-    worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
+    worst = jnp.max(jnp.stack([jnp.max(x, initial=0.0) for x in residuals.motions()]))
     return (worst > tolerance * residuals.scale) | (jnp.max(jnp.abs(residuals.drift)) > _STEADY)
 
 
@@ -61,11 +67,12 @@ def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadySta
     at, v = steady.position, steady.v
     twists, speeds, one = steady.twists - at.twists(v), at.velocity(v), jnp.ones((), q.dtype)
     scales = balance.equations.scales
-    own = jnp.asarray(scales.of(*at.space.twist_units)), jnp.asarray(scales.rows)
+    time = jnp.asarray(scales.time)
+    own = jnp.asarray(scales.of(*at.space.twist_units)), jnp.asarray(scales.rows), time
     if not turns:
         return SteadyStateResiduals(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one, *own)
     turning, accelerations = jnp.linalg.norm(balance.rate), at.jacobian @ steady.vdot - at.gamma(v)
-    scale = one + turning**2 + jnp.max(jnp.abs(steady.twists / own[0][None]))
+    scale = one + (time * turning) ** 2 + time * jnp.max(jnp.abs(steady.twists / own[0][None]))
     return SteadyStateResiduals(twists, speeds, accelerations, _drift(balance, q) / turning, scale, *own)
 
 
@@ -115,21 +122,18 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
     """Return the message for a mechanism that cannot be at rest, or cannot rotate steadily."""
     state = "turn steadily with this rotation" if turns else "be at rest"
     rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
-    misses, scales = (
-        [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)],
-        np.asarray(faults.row_scales),
-    )
+    turned, *moved = map(np.asarray, faults.motions())
     drivers = {driver.name for driver in mechanism.drivers}
-    twists = np.abs(np.asarray(faults.twists))
-    if (twists / np.asarray(faults.twist_scales)).max() > least:
+    twists, *misses = (np.abs(np.asarray(x)) for x in (faults.twists, faults.speeds, faults.accelerations))
+    if turned.max() > least:
         body = mechanism.bodies[int(twists.max(axis=1).argmax())].name
         return (
             f"The mechanism cannot {state}: the joints that carry the body {body!r} do not let it turn so (it misses "
             f"by {twists.max():.3g} m/s or rad/s). Check the axis of the rotation and its point."
         )
-    for miss, unit in zip(misses, ("m/s or rad/s", "m/s² or rad/s²"), strict=True):
-        if (miss / scales).max(initial=0.0) > least:
-            name = rows[int((miss / scales).argmax())]
+    for share, miss, unit in zip(moved, misses, ("m/s or rad/s", "m/s² or rad/s²"), strict=True):
+        if share.max(initial=0.0) > least:
+            name = rows[int(share.argmax())]
             kind = "driver" if name in drivers else "joint"
             mend = "Stop it, give the rotation with which it turns, or choose t at an instant of rest."
             return (
