@@ -1,6 +1,5 @@
 """Identification: parameters of mechanisms from measurements, with their uncertainty."""
 
-from jaxmbd.identification._error_growth import error_growth as error_growth
 from jaxmbd.identification._experiment import Experiment as Experiment
 from jaxmbd.identification._experiment_design import ExperimentChoice as ExperimentChoice
 from jaxmbd.identification._experiment_design import choose_experiments as choose_experiments
@@ -13,9 +12,10 @@ from jaxmbd.identification._instruments import Instrument as Instrument
 from jaxmbd.identification._posterior import Posterior as Posterior
 from jaxmbd.identification._posterior import sample_posterior as sample_posterior
 from jaxmbd.identification._problem import Problem as Problem
-from jaxmbd.identification._problem import Unknowns as Unknowns
+from jaxmbd.identification._segments import error_growth as error_growth
 from jaxmbd.identification._trust import standard_errors_of as standard_errors_of
 from jaxmbd.identification._trust import visited as visited
+from jaxmbd.identification._unknowns import Unknowns as Unknowns
 from jaxmbd.identification.diagnostics import Comparison as Comparison
 from jaxmbd.identification.diagnostics import Profile as Profile
 from jaxmbd.identification.diagnostics import Whiteness as Whiteness

@@ -10,8 +10,8 @@ Exponents* (2016), §2.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,54 +20,31 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.result_codes import number_of, text_of
-from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.checks import check_instance
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._instruments import Instrument
+from jaxmbd.identification._forward_model import ForwardModel
 from jaxmbd.identification._shooting import chart_of, check_shooting
 from jaxmbd.identification._stacks import stacked
-from jaxmbd.parameters.parameters import Parameters
 
 SINGLE = 100.0  # growth up to which one search over the whole experiment is made
 ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (5e5) four segments do not join, five do
 
 
-@runtime_checkable
-class ForwardModel(Protocol):
-    """What is needed of a `Problem`: it chooses its segments by the growth, so that it cannot be imported here."""
-
-    @property
-    def parameters(self) -> Parameters: ...
-    @property
-    def instruments(self) -> Mapping[str, Instrument]: ...
-
-    def experiments(self) -> Iterable[Experiment]: ...
-    def start(self) -> Any: ...
-    def motion(self, parameters: Any, own: Any, experiment: Experiment, adjoint: Any) -> tuple[Solution, Any, Any]: ...
-
-
-def error_growth(problem: ForwardModel) -> np.ndarray:
-    """Return how many times an error of the initial state grows during each experiment, at the start of the search.
-
-    Errors of the coordinates and speeds with which an experiment starts, each in units of its standard deviation during
-    the experiment. Chaotic motions show growth that is exponential in time: above a hundred, cut the experiments into
-    segments (`Problem(segments=...)`; `segments="auto"` does it).
+def growth_of_errors(
+    model: ForwardModel, parameters: Mapping[str, Any], experiments: Sequence[Experiment]
+) -> np.ndarray:  # fmt: skip
+    """Return how many times an error of the initial state grows during each experiment, for values of the parameters.
 
     **Returns:** the largest growth from the beginning to any sample of each experiment, `(experiments,)` `[1]`.
 
     **Raises:** `MechanismError` unless `start` and `speeds` of the experiments, which are estimated, determine their
-    states; `SolveError` if an experiment cannot be simulated with the values at which the search starts.
-
-        >>> mbd.identification.error_growth(problem).max()  # doctest: +SKIP
+    states; `SolveError` if an experiment cannot be simulated.
     """
-    check_instance("error_growth: problem", problem, eqx.Module, "a Problem")
-    experiments = list(problem.experiments())
-    check_shooting(problem.parameters, problem.instruments, experiments, 1)
+    check_shooting(model.parameters, model.instruments, experiments, 1)
     found = np.empty(len(experiments))
-    growth = eqx.filter_jit(jax.vmap(_growth, in_axes=(None, 0, 0)))
-    for stack in stacked(experiments):
-        values, results = map(np.asarray, growth(problem, stack.experiment, stack.lengths))
+    growth = eqx.filter_jit(jax.vmap(_growth, in_axes=(None, None, 0, 0)))
+    for stack in stacked(list(experiments)):
+        values, results = map(np.asarray, growth(model, parameters, stack.experiment, stack.lengths))
         for place, value, result in zip(stack.places, values, results, strict=True):
             if not np.isfinite(value):
                 raise SolveError(
@@ -78,14 +55,16 @@ def error_growth(problem: ForwardModel) -> np.ndarray:
     return found
 
 
-def _growth(problem: ForwardModel, experiment: Experiment, length: Array) -> tuple[Array, Array]:
+def _growth(
+    model: ForwardModel, parameters: Mapping[str, Any], experiment: Experiment, length: Array
+) -> tuple[Array, Array]:  # fmt: skip
     """The growth of errors during the first samples of an experiment, and the result code of its simulation."""
-    own, parameters = experiment.unknowns(), problem.start().parameters
+    own = experiment.unknowns()
     names = sorted(own)
 
     def states(start: Array) -> tuple[Array, tuple[Array, Array]]:
         mine = dict(zip(names, start, strict=True))
-        solution = problem.motion(parameters, mine, experiment, "forward")[0]
+        solution = model.motion(parameters, mine, experiment, "forward")[0]
         x = chart_of(experiment).series(solution)
         return x, (x, number_of(solution.result))
 

@@ -21,7 +21,8 @@ from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._losses import efficiency
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.parameters.parameters import flat
 from jaxmbd.printing import table
 
@@ -56,7 +57,9 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
         found.append(jax.vmap(lambda own, e: _of_one(problem, theta.parameters, own, e))(own, stack.experiment))
     # Experiments of other structure are in other stacks.
     places = np.concatenate([stack.places for stack in problem.stacks])
-    return efficiency(problem.loss, problem.loss_scale) * jnp.concatenate(found)[np.argsort(places)]
+    return (
+        efficiency(problem.likelihood.loss, problem.likelihood.loss_scale) * jnp.concatenate(found)[np.argsort(places)]
+    )
 
 
 def _assumed(what: str, problem: Problem, theta: Unknowns | None) -> Unknowns:
@@ -72,7 +75,7 @@ def _of_one(problem: Problem, parameters: dict, own: dict, experiment: Experimen
 
     def residuals(x: Array) -> Array:
         own, parameters = unravel(x)
-        whitened = problem.whitened(problem.reading(parameters, own, experiment, "any"), experiment)
+        whitened = problem.likelihood.whitened(problem.model.reading(parameters, own, experiment, "any"), experiment)
         return jnp.concatenate([r.reshape(-1) for r, *_ in whitened.values()])
 
     J = jax.jacfwd(residuals)(values)

@@ -17,10 +17,11 @@ from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
 from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._search import searched
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import uncertainty
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.stepwise_search import NO_STEP, STUCK, USED_UP
@@ -208,7 +209,7 @@ def _states(problem: Problem, theta: Unknowns) -> tuple[State, ...]:
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):
         for k in range(0, stack.lanes, stack.segments):
             mine, experiment = jax.tree.map(lambda x, k=k: x[k], (own, stack.experiment))
-            states[stack.places[k]] = problem.initial(theta.parameters, mine, experiment)[1]
+            states[stack.places[k]] = problem.model.initial(theta.parameters, mine, experiment)[1]
     return tuple(states[place] for place in sorted(states))
 
 

@@ -10,7 +10,8 @@ import jax
 from jaxmbd.engine.calls.disk_cache import digest_of_sources
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of, traced_identity
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
+from jaxmbd.identification._unknowns import Unknowns
 
 
 def identity_of_fit(problem: Problem, starts: Sequence[Unknowns]) -> dict[str, str]:

@@ -13,8 +13,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._shooting import Joins, jumps_after
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.numerics.block_least_squares import Block, Linearised, Step
 
 
@@ -90,10 +91,10 @@ def _block(
     def values(z: Array) -> tuple[tuple[Array, ...], tuple[dict[str, Array], tuple[Array, ...]]]:
         own, shared = unravel(z)
         theta = problem.physical(Unknowns(shared, (own,)))
-        motion = problem.motion(theta.parameters, theta.experiments[0], experiment, "forward")
-        readings = problem.read(*motion, experiment)
+        motion = problem.model.motion(theta.parameters, theta.experiments[0], experiment, "forward")
+        readings = problem.model.read(*motion, experiment)
         priors = problem.prior_residuals(Unknowns({}, theta.experiments))
-        r = problem.residual(readings, experiment)
+        r = problem.likelihood.residual(readings, experiment)
         end = jumps_after(motion[0], later, experiment) if joins else r[:0]
         return (r, priors, end), (readings, (r, priors, end))
 

@@ -23,8 +23,9 @@ from jaxmbd.identification._linearisation import (
     shapes_of,
     unflattened,
 )
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._shooting import Joins, jump_scales
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.numerics.block_least_squares import Linearised
 from jaxmbd.numerics.stepwise_search import USED_UP, SearchEnd, SearchState, search
 
@@ -287,5 +288,5 @@ def _loss(problem: Problem, u: Unknowns, chosen: Any) -> tuple[Array, tuple[dict
     readings = problem.readings(theta, "reverse")
     total = 0.5 * jnp.sum(problem.prior_residuals(theta) ** 2)
     for reading, stack, share in zip(readings, stacks, shares, strict=True):
-        total += 0.5 * share * jnp.sum(jax.vmap(problem.residual)(reading, stack.experiment) ** 2)
+        total += 0.5 * share * jnp.sum(jax.vmap(problem.likelihood.residual)(reading, stack.experiment) ** 2)
     return total, readings

@@ -24,9 +24,10 @@ from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._uncertainty import dense
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import Fit
 from jaxmbd.parameters.labels import by_owner, summed_up
 from jaxmbd.printing import table

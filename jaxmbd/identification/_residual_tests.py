@@ -143,7 +143,7 @@ def _size(problem: Problem, readings: Sequence[Mapping[str, Any]], name: str) ->
 
 def _has_levels(problem: Problem, name: str) -> bool:
     """True if the noise level of a channel is given: 1, the default, says that it is not known."""
-    if problem.noise != "given" or problem.loss != "squares":
+    if problem.noise != "given" or problem.likelihood.loss != "squares":
         return False
     levels = [np.asarray(s.experiment.sigma[name]) for s in problem.stacks if name in s.experiment.data]
     return all((level != 1.0).all() for level in levels)

@@ -21,11 +21,11 @@ from jaxmbd.identification._minimise import (
     without_multipliers,
 )
 from jaxmbd.identification._noise import estimated_noise
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._segments import followed, jumps, updated, without_segments
 from jaxmbd.identification._shooting import NO_JUMP, PROGRESS, TIGHTENING, UPDATES, Joins
-from jaxmbd.identification._starts import drawn_starts
 from jaxmbd.identification._uncertainty import dense
+from jaxmbd.identification._unknowns import Unknowns, drawn_starts
 
 _PASSES = 10  # estimates of the noise, each followed by a search
 OPEN = "the segments do not join"
@@ -42,7 +42,7 @@ def searched(
     **Returns:** the problem with the noise that has been estimated, and of whole experiments if segments join without
     jumps; the best minimum; and the losses that the searches from all starts have ended with.
     """
-    at = [problem.unconstrained(theta) for theta in drawn_starts(problem, starts, seed)]
+    at = [problem.unconstrained(theta) for theta in drawn_starts(problem.parameters, problem.start(), starts, seed)]
     checkpoint = Checkpoint(path, problem.names(), None if path is None else identity_of_fit(problem, at))
     if problem.is_cut and not checkpoint.exists:
         at = [followed(problem, u, report) for u in at]

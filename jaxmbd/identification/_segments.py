@@ -11,15 +11,36 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.arrays import constant
+from jaxmbd.checks import check_instance
 from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._error_growth import growth_of_errors
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._shooting import Joins, chart_of, jump_scales, jumps_after
 from jaxmbd.identification._stacks import Stack, by_channel, joined_readings, stacked
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.numerics.block_least_squares import Linearised
 
 _STEPS = 15  # of the search for the initial state of one segment; it need not converge
+
+
+def error_growth(problem: Problem) -> np.ndarray:
+    """Return how many times an error of the initial state grows during each experiment, at the start of the search.
+
+    Errors of the coordinates and speeds with which an experiment starts, each in units of its standard deviation during
+    the experiment. Chaotic motions show growth that is exponential in time: above a hundred, cut the experiments into
+    segments (`Problem(segments=...)`; `segments="auto"` does it).
+
+    **Returns:** the largest growth from the beginning to any sample of each experiment, `(experiments,)` `[1]`.
+
+    **Raises:** `MechanismError` unless `start` and `speeds` of the experiments, which are estimated, determine their
+    states; `SolveError` if an experiment cannot be simulated with the values at which the search starts.
+
+        >>> mbd.identification.error_growth(problem).max()  # doctest: +SKIP
+    """
+    check_instance("error_growth: problem", problem, Problem, "a Problem")
+    return growth_of_errors(problem.model, problem.start().parameters, problem.experiments())
 
 
 def followed(problem: Problem, start: Unknowns, report: Report) -> Unknowns:
@@ -60,7 +81,7 @@ def _ends(problem: Problem, own: dict[str, Array], stack: Stack) -> Array:
     """The numbers of the state at the end of each segment, `(lanes, s)`."""
 
     def end(own: dict[str, Array], experiment: Experiment) -> Array:
-        return chart_of(experiment).series(problem.motion({}, own, experiment, "forward")[0])[-1]
+        return chart_of(experiment).series(problem.model.motion({}, own, experiment, "forward")[0])[-1]
 
     return jax.vmap(end)(own, stack.experiment)
 
@@ -70,7 +91,7 @@ def jump_residuals(problem: Problem, theta: Unknowns, adjoint: Adjoint = "any") 
     without segments."""
 
     def jumps(own: dict[str, Array], later: dict[str, Array], experiment: Experiment) -> Array:
-        return jumps_after(problem.motion(theta.parameters, own, experiment, adjoint)[0], later, experiment)
+        return jumps_after(problem.model.motion(theta.parameters, own, experiment, adjoint)[0], later, experiment)
 
     rows = [jnp.zeros(0)]
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):

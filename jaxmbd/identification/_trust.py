@@ -17,9 +17,9 @@ from jaxtyping import Array
 from jaxmbd.checks import check_callable, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._problem import Unknowns
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import Uncertainty
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import AbstractComparison, Fit
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
@@ -48,7 +48,7 @@ def visited(result: AbstractComparison, *channels: str) -> dict[str, np.ndarray]
     problem = result.problem
 
     def of_one(own: Any, experiment: Experiment) -> dict[str, Array]:
-        solution, places, _ = problem.motion(result.theta.parameters, own, experiment, "any")
+        solution, places, _ = problem.model.motion(result.theta.parameters, own, experiment, "any")
         series = solution.read(channels)
         return {name: x[places[""]] if places else x for name, x in series.items()}
 

@@ -21,11 +21,12 @@ from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._losses import likeliest_level, log_normaliser, transformed
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._residual_tests import ljung_box
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.parameters.parameters import check_within, flat
 from jaxmbd.printing import table
@@ -78,16 +79,17 @@ def information(result: Fit) -> Comparison:
     """
     check_instance("information: result", result, Fit, "a Fit")
     problem, series = result.problem, _series(result)
-    total, count, constant = 0.0, 0, log_normaliser(problem.loss, problem.loss_scale)
+    loss, scale = problem.likelihood.loss, problem.likelihood.loss_scale
+    total, count, constant = 0.0, 0, log_normaliser(loss, scale)
     if not np.isfinite(constant):
         raise MechanismError(
-            f"information: the loss {problem.loss!r} with loss_scale={problem.loss_scale:g} is that of no density, "
+            f"information: the loss {loss!r} with loss_scale={scale:g} is that of no density, "
             "since its tails have no finite area: take a loss_scale above 1."
         )
     for parts in series.values():
         r, log_scales = np.concatenate(parts, axis=1)
-        level = likeliest_level(problem.loss, problem.loss_scale, r)
-        scaled = np.asarray(transformed(problem.loss, problem.loss_scale, jnp.asarray(r / level)))
+        level = likeliest_level(loss, scale, r)
+        scaled = np.asarray(transformed(loss, scale, jnp.asarray(r / level)))
         total -= r.size * (constant + np.log(level)) + 0.5 * float(scaled @ scaled) + float(np.sum(log_scales))
         count += r.size
     levels = len(series) * (2 if problem.noise == "coloured" else 1)
@@ -100,7 +102,7 @@ def _series(result: Fit) -> dict[str, list[Float[np.ndarray, "2 samples"]]]:
     found: dict[str, list[np.ndarray]] = {}
     for predicted, experiment in zip(result.predicted, result.experiments, strict=True):
         readings = {name: jnp.asarray(predicted[name]) for name in experiment.data}
-        for name, parts in result.problem.whitened(readings, experiment).items():
+        for name, parts in result.problem.likelihood.whitened(readings, experiment).items():
             r, log_scales, present = (np.asarray(x).reshape(len(x), -1).T for x in parts)
             pairs = zip(r, log_scales, present, strict=True)
             found.setdefault(name, []).extend(np.stack([x[is_there], s[is_there]]) for x, s, is_there in pairs)

@@ -18,9 +18,10 @@ from jaxmbd.checks import check_flags
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
-from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._residual_tests import ResidualTest, residual_remarks
 from jaxmbd.identification._uncertainty import Uncertainty
+from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.labels import LISTED
 from jaxmbd.parameters.parameters import flat

@@ -92,6 +92,27 @@ def test_two_jacobians_give_second_derivatives(stacks: tuple[tuple[int, int], ..
     )
 
 
+def test_segments_that_join_are_functions_of_the_first_ones() -> None:
+    """With a standard deviation of its own for each number of a state: the loss after a step, where every segment ends
+    at the start of the next one."""
+    (block,), priors = (at := linearised(((2, 4),))[0]).stacks, at.priors
+    assert block.links is not None
+    draws, links, deviations = np.random.default_rng(1), block.links.copy(), np.array([0.1, 4.0])
+    links[..., S : 2 * S], links[..., -1] = np.diag(-1 / deviations), 0.0
+    links[3::4] = 0.0
+    at = Linearised((dataclasses.replace(block, links=links),), priors)
+    shared, chains = draws.normal(size=P), []
+    for k in (0, 4):
+        own = [draws.normal(size=S)]
+        for j in range(3):
+            link = links[k + j]
+            own.append(deviations * (link[:, :S] @ own[-1] + link[:, 2 * S : -1] @ shared))
+        chains.append(own)
+    whole, first = np.concatenate(chains), np.stack([own[0] for own in chains])
+    expected = at.predicted(Step(shared, (whole,)))
+    assert at.condensed().predicted(Step(shared, (first,))) == pytest.approx(expected, rel=1e-10)
+
+
 def test_scale_leaves_conditions_between_segments_out() -> None:
     at, J, _ = linearised(((2, 3),))
     np.testing.assert_allclose(at.norms().flat(), np.linalg.norm(J[_measured_rows(2, 3)], axis=0), rtol=1e-10)

@@ -11,6 +11,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.optimal_design import Control, optimal_control
+from jaxmbd.optimal_design._optimal_control import _Shooting
 
 DURATION, KNOTS = 1.0, 9
 SWING, LIMIT = 3.0, 3.0  # [s], [N m]: the weight alone needs 4.9 N m at 90°

@@ -1,0 +1,88 @@
+"""The measurements of a problem: the experiments that were given, checked against the mechanism, and back from
+stacks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._experiment import OWN, Experiment
+from jaxmbd.identification._instruments import Instrument, check_instruments
+from jaxmbd.identification._stacks import Stack, joined
+from jaxmbd.parameters.parameters import Parameters, check_within
+
+
+def listed(experiments: Any) -> list[Experiment]:
+    """Return one experiment or several as a list; raise unless it is that."""
+    if not isinstance(experiments, Experiment | Iterable):
+        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {experiments!r}.")
+    found = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    if not found:
+        raise MechanismError("fit needs at least one Experiment.")
+    for experiment in found:
+        if not isinstance(experiment, Experiment):
+            raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
+    return found
+
+
+def check_data(
+    parameters: Parameters, instruments: Mapping[str, Instrument], experiments: Sequence[Experiment]
+) -> None:
+    """Raise unless there is something to estimate, and something to estimate it from."""
+    if not parameters.free and not any(experiment.estimate for experiment in experiments):
+        raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
+    check_names(parameters, instruments, experiments)
+    if not any(np.isfinite(np.asarray(x)).any() for experiment in experiments for x in experiment.data.values()):
+        raise MechanismError("fit: all samples of all experiments are missing: there is nothing to fit.")
+    used = {name for instrument in instruments.values() for name in instrument.names()}
+    for name, free in parameters.free.items():
+        if parameters.build is None and free.where is None and name not in used:
+            raise MechanismError(
+                f"Free parameter {name!r} has no effect: it needs a place, Parameter('part.number') or "
+                "where=lambda m: m['part'].number, or an instrument that refers to it."
+            )
+
+
+def check_names(
+    parameters: Parameters, instruments: Mapping[str, Instrument], experiments: Sequence[Experiment]
+) -> None:
+    """Raise unless channels, own values and instruments refer to names that exist."""
+    units = channel_units(parameters.mechanism_at({**parameters.start, **experiments[0].own}))
+    check_instruments(instruments, units, parameters.free)
+    for instrument in instruments.values():
+        check_known("channel", [instrument.channel], units)
+    for k, experiment in enumerate(experiments):
+        check_known("channel", experiment.data, (*units, *instruments))
+        for name in experiment.own.keys() & parameters.free.keys():
+            check_within(f"Experiment {k}: own {name!r} is", parameters.free[name], experiment.own[name])
+        if parameters.build is None:
+            check_known("own parameter or input", experiment.own, (*parameters.free, *parameters.inputs))
+        own = [name.removeprefix(OWN) for name in experiment.estimate if name.startswith(OWN)]
+        check_known("free parameter with this own value", own, parameters.free)
+
+
+def samples_of(stacks: Sequence[Stack]) -> int:
+    """Return the number of measured numbers, without those that are missing."""
+    channels = (x for stack in stacks for x in stack.experiment.data.values())
+    return sum(int(np.isfinite(np.asarray(x)).sum()) for x in channels)
+
+
+def experiments_of(stacks: Sequence[Stack]) -> tuple[Experiment, ...]:
+    """Return the experiments in the order in which they were given, without what makes those of a stack alike."""
+    parts: dict[int, list[Experiment]] = {}
+    for stack in stacks:
+        for k, place in enumerate(stack.places):
+            n, whole = int(stack.lengths[k]), jax.tree.map(lambda x, k=k: x[k], stack.experiment)
+            data = {name: x[:n] for name, x in whole.data.items()}
+            parts.setdefault(place, []).append(eqx.tree_at(lambda e: (e.ts, e.data), whole, (whole.ts[:n], data)))
+    return tuple(_without_empty(joined(parts[place])) for place in sorted(parts))
+
+
+def _without_empty(experiment: Experiment) -> Experiment:
+    """The experiment without channels that it does not have."""
+    data = {name: x for name, x in experiment.data.items() if np.isfinite(np.asarray(x)).any()}
+    return eqx.tree_at(lambda e: e.data, experiment, data)
