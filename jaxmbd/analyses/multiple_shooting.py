@@ -5,8 +5,9 @@ short segment it does not. The states at which segments start become unknowns, a
 to the start of the next one are to vanish: rows of a least-squares problem (identification), or equations of a
 nonlinear programme (optimal control).
 
-A state is given by numbers, a `StateChart`: the values of coordinates and speeds by name, as many as determine it. So
-the unknowns are independent, and each segment starts with an assembly, at a state that satisfies the constraints.
+A state is given by numbers, a `StateChart`: the values of coordinates and speeds by name, as many as determine it, and
+of states of parts. So the unknowns are independent, and each segment starts with an assembly, at a state that satisfies
+the constraints.
 
 Source: Bock, Plitt, *A multiple shooting algorithm for direct solution of optimal control problems*, IFAC Proc. 17
 (1984); Bock, *Recent advances in parameter identification techniques for O.D.E.* (1983).
@@ -16,6 +17,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble, rate_channel
@@ -29,26 +31,30 @@ from jaxmbd.space.vectors import nearest_turn
 
 
 class StateChart(eqx.Module):
-    """Names of coordinates and speeds, whose values determine a state.
+    """Names of coordinates, speeds and states of parts, whose values determine a state.
 
-    The numbers `x` of a state are the values of the speeds, then those of the coordinates. Both may be given as for
+    The numbers `x` of a state are the values of the speeds, then those of the coordinates, then those of the states of
+    parts: all of them, or none, where they are those of a guess. Speeds and coordinates may be given as for
     `assemble`: `"O.angle"` is a coordinate, and as a speed its rate.
     """
 
     speeds: tuple[str, ...] = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    own_states: tuple[str, ...] = eqx.field(static=True, default=())
 
     def channels(self, mechanism: Mechanism) -> tuple[str, ...]:
         """Return the output channel of each number."""
-        return (*(rate_channel(mechanism, name) for name in self.speeds), *self.coordinates)
+        return (*(rate_channel(mechanism, name) for name in self.speeds), *self.coordinates, *self.own_states)
 
     def state(self, mechanism: Mechanism, x: Float[Array, " n"], t: Any, guess: State | None = None) -> State:
         """Return the state with these numbers, near a guess; it is not checked."""
-        speeds, coordinates = x[: len(self.speeds)], x[len(self.speeds) :]
-        return assemble(
+        speeds, coordinates, own = jnp.split(x, np.cumsum([len(self.speeds), len(self.coordinates)]))
+        state = assemble(
             mechanism, dict(zip(self.coordinates, coordinates, strict=True)), guess=guess,
             speeds=dict(zip(self.speeds, speeds, strict=True)), t=t, check=False,
         )  # fmt: skip
+        z = own if self.own_states else state.z if guess is None else guess.z
+        return eqx.tree_at(lambda s: s.z, state, z)
 
     def numbers(self, mechanism: Mechanism, state: State) -> Float[Array, " n"]:
         """Return the numbers of a state."""
@@ -63,9 +69,12 @@ class StateChart(eqx.Module):
         return jnp.stack([series[channel] for channel in channels], axis=1)
 
     def scales(self, mechanism: Mechanism) -> Float[Array, " n"]:
-        """Return what one unit is of each number: a radian, and the mechanism's units of length and time."""
+        """Return what one unit is of each number: a radian, the mechanism's units of length and time, the size of a
+        state of a part."""
         units, scales = channel_units(mechanism), Scales(mechanism)
-        return jnp.stack([jnp.asarray(scales.quantity(units[channel])) for channel in self.channels(mechanism)])
+        sizes = {state.name: jnp.asarray(state.size) for state in mechanism.own_states}
+        quantity = lambda name: sizes.get(name, jnp.asarray(scales.quantity(units[name])))  # noqa: E731
+        return jnp.stack([quantity(channel) for channel in self.channels(mechanism)])
 
     def jumps(
         self, mechanism: Mechanism, ends: Float[Array, "*batch n"], starts: Float[Array, "*batch n"]

@@ -68,6 +68,12 @@ def check_shooting(
 ) -> None:
     """Raise unless experiments can be cut into segments."""
     mechanism: Any = parameters.mechanism_at({**parameters.start, **experiments[0].own})
+    if mechanism.own_states:
+        names = ", ".join(repr(state.name) for state in mechanism.own_states)
+        raise MechanismError(
+            f"With segments, the states of parts, {names}, would have to be unknowns of each segment, and cannot be "
+            "yet: leave segments out."
+        )
     for name, instrument in instruments.items():
         if instrument.delay is not None or instrument.time_constant is not None:
             raise MechanismError(

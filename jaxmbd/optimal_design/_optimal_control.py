@@ -47,7 +47,7 @@ from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.parameters.parameters import Parameter
 from jaxmbd.parameters.ranges import Box, Unbounded
 
-_NODES, _RATES = "coordinates of segments", "speeds of segments"
+_NODES, _RATES, _OWN = "coordinates of segments", "speeds of segments", "states of parts of segments"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ class _Shooting(eqx.Module):
 
         x = self.chart.numbers(mechanism, self.start)[None]
         if _NODES in values:
-            x = jnp.concatenate([x, jnp.concatenate([values[_RATES], values[_NODES]], axis=1)])
+            own = [values[_OWN]] if _OWN in values else []
+            x = jnp.concatenate([x, jnp.concatenate([values[_RATES], values[_NODES], *own], axis=1)])
         return mechanism, jax.vmap(one)(self.ts, self.guesses, x)
 
     def gaps(self, motion: _Motion) -> Array:
@@ -245,6 +246,8 @@ def optimal_control(
     free = {name: Parameter(None, table.values, _range(name, efforts[name]), "") for name, table in tables.items()}
     rates = jnp.broadcast_to(jnp.diff(nodes, axis=0)[: segments - 1] * segments / duration, nodes[1:-1].shape)
     own = {_NODES: nodes[1:-1], _RATES: rates} if segments > 1 else {}
+    if own and len(start.z):
+        own[_OWN] = jnp.broadcast_to(start.z, (segments - 1, len(start.z)))
     free |= {name: Parameter(start=value) for name, value in own.items()}
     variables = variables_of("optimal_control", _WithEfforts(mechanism, tuple(tables)), free)
     limits = {"end": Limit(_AtEnd(tuple(end)), equals=jnp.asarray([*end.values()]), scale=1.0)}
@@ -355,4 +358,6 @@ def _shooting(
         state = assemble(mechanism, dict(zip(names, node, strict=True)), guess=state)
         guesses.append(state.q)
     dt = float(duration) / (segments * steps)
-    return _Shooting(start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, StateChart(names, names))
+    return _Shooting(
+        start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, StateChart(names, names, start.own_state_names)
+    )

@@ -249,3 +249,20 @@ def test_wrong_arguments(changed: dict[str, Any], text: str) -> None:
     }  # fmt: skip
     with pytest.raises(mbd.MechanismError, match=text):
         optimal_control(**{**given, **changed}, progress=False)
+
+
+@pytest.mark.slow
+def test_segments_join_in_the_states_of_parts() -> None:
+    """The current of a motor beside the effort: at the end of the search the whole motion is that of the segments."""
+    coil = pl.DCMotor("coil", "O.angle", 2.0, resistance=0.5, inductance=0.4, constant=0.6, current=1.0)
+    mechanism = disc().with_parts([coil])
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+    found = optimal_control(
+        mechanism, start, {"motor": None}, {"O.angle": 1.0, "O.angle_rate": 0.0}, coordinates=["O.angle"],
+        duration=DURATION, segments=3, steps_per_segment=10, progress=False,
+    )  # fmt: skip
+    assert found.outcome.startswith("converged")
+    assert found.end_error < 1e-6
+    # The coil does a part of the work, and its current differs by far from that at the start.
+    assert found.objective < 0.9 * 12 * 0.5**2
+    assert float(np.ptp(found.solution["coil.current"])) > 0.5
