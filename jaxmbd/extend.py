@@ -5,8 +5,6 @@ The names of this module, and what they do, stay as they are from version to ver
 exported by `jaxmbd`, `jaxmbd.planar` or `jaxmbd.spatial` may move.
 """
 
-from jaxmbd.analyses.output_channels import channel_values as channel_values
-from jaxmbd.analyses.state import check_state as check_state
 from jaxmbd.arrays import Scalar as Scalar
 from jaxmbd.arrays import as_float as as_float
 from jaxmbd.arrays import is_concrete as is_concrete
@@ -50,3 +48,5 @@ from jaxmbd.parameters.ranges import AbstractRange as AbstractRange
 from jaxmbd.space.vectors import direction as direction
 from jaxmbd.space.vectors import dot as dot
 from jaxmbd.space.vectors import safe_norm as safe_norm
+from jaxmbd.state.output_channels import channel_values as channel_values
+from jaxmbd.state.state import check_state as check_state

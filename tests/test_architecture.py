@@ -48,6 +48,7 @@ FLOORS = {
     8.1: "integrate.formulations",
     8.2: "integrate.solvers",
     8.3: "integrate.adjoint",
+    8.5: "state",
     9: "analyses",
     9.5: "extend",
     10: "identification",
@@ -81,7 +82,7 @@ DOORS = {
     "equations": ("program.symbolic_ldlt",),  # the sparsity of S
     "model": ("binding.lookups", "binding.tracing"),  # tables of time
     "user_functions": ("calls.user_calls",),
-    "analyses.result_codes": ("calls.cached_function", "binding.mesh", "machine.build_vm"),  # errors at run time
+    "state.result_codes": ("calls.cached_function", "binding.mesh", "machine.build_vm"),  # errors at run time
     "analyses.simulation.integration": ("machine.gpu",),
     "identification": ("calls.identity", "calls.disk_cache"),
     "sweeps": ("calls.identity", "calls.disk_cache"),

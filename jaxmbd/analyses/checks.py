@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, row_limits
 from jaxmbd.analyses.assembly.sides import opposed_text
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.equations.body_laws import sided_joints
@@ -17,6 +16,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Stabilized
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.state import State
 
 OTHERWISE = (
     "Get a state from jaxmbd.assemble(mechanism, ...); if it is the state of a motion, simulate goes on from it with "

@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import constant
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
@@ -14,6 +13,7 @@ from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, NearlyParallel, nearly
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
+from jaxmbd.state.state import State, check_state
 
 _PIVOT = 0.1  # share of the largest pivot: a later variable is taken as dependent unless its pivot is smaller than that
 

@@ -12,10 +12,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.kinematics import kinematics
-from jaxmbd.analyses.output_channels import Snapshot
-from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine import cached_on_disk
@@ -25,6 +22,9 @@ from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import tolerance_of_rank
+from jaxmbd.state.output_channels import Snapshot
+from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
+from jaxmbd.state.state import State
 
 # Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
 # rounding, in single precision.

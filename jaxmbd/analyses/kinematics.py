@@ -12,10 +12,8 @@ from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
-from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_known
 from jaxmbd.checks import check_flags
 from jaxmbd.engine import cached_on_disk
@@ -35,6 +33,8 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
 from jaxmbd.printing import count_of
+from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
+from jaxmbd.state.state import State, check_state
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
 _LEAST_STEP = 1e-9  # share of the interval between two times

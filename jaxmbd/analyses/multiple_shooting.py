@@ -22,12 +22,12 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble, rate_channel
 from jaxmbd.analyses.assembly.position_solve import is_modulo_turns
-from jaxmbd.analyses.output_channels import channel_units, read
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.state.output_channels import channel_units, read
+from jaxmbd.state.state import State
 
 
 class StateChart(eqx.Module):

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.equations import Equations
@@ -24,6 +23,7 @@ from jaxmbd.numerics.linear_solve import (
     suits_programs,
     tolerance_of_rank,
 )
+from jaxmbd.state.state import State, check_state
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
 _ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array, Complex
 
 from jaxmbd.analyses.assembly.speed_solve import check_mass
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import nonzero_singular_values
+from jaxmbd.state.state import State, check_state
 
 STABLE = 6.0  # stability limit of |eigenvalue| × step for Dopri8, measured; about 3.3 for Tsit5 and Dopri5
 _MOVES = 0.3  # share of the largest component of a mode from which a speed is named

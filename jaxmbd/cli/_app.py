@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from jaxmbd import demo as job
     from jaxmbd import plot, view
     from jaxmbd.analyses.simulation.solution import Solution
-    from jaxmbd.analyses.state import State
     from jaxmbd.cli import _report as report
     from jaxmbd.cli import _settings as settings
     from jaxmbd.cli import _start as beginning
+    from jaxmbd.state.state import State
 else:  # `--help` loads no library that computes
     job = lazy_loader.load("jaxmbd.demo", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)

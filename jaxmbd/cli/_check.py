@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.analyses.describe import Description, describe
-from jaxmbd.analyses.output_channels import read
-from jaxmbd.analyses.state import State
 from jaxmbd.io.model_file.parts import GROUPS
 from jaxmbd.io.model_file.source import Source, read_source, tree_of
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
+from jaxmbd.state.output_channels import read
+from jaxmbd.state.state import State
 
 
 def summary(mechanism: Mechanism, state: State, path: Path | None) -> str:

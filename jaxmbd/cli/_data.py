@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.output_channels import channel_units
 
 _TIMES = ("time", "t")
 _AXES = ("x", "y", "z")

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError, check_known, needs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.numbers import numbers_of
+from jaxmbd.state.state import State
 from jaxmbd.symbolic import SymbolicSystem, export
 
 _USUAL = ("xM", "vF", "Psi_p", "Phi", "gamma")  # pieces of `M ṗ + Cᵀ λ = F`, `Φ = 0`, `C ṗ = γ`

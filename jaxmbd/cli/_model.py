@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from jaxmbd import examples
     from jaxmbd import io as files
     from jaxmbd.analyses import output_channels
-    from jaxmbd.analyses.state import State
     from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
     from jaxmbd.parameters import numbers
+    from jaxmbd.state.state import State
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
-    output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
+    output_channels = lazy_loader.load("jaxmbd.state.output_channels", suppress_warning=True)
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)

@@ -8,9 +8,7 @@ import lazy_loader
 import numpy as np
 
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
-from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._outputs import FILMS
 from jaxmbd.cli._text import show_table
@@ -18,6 +16,8 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
 from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
+from jaxmbd.state.output_channels import channel_units
+from jaxmbd.state.state import State
 
 if TYPE_CHECKING:
     import matplotlib.pyplot as plt

@@ -11,15 +11,15 @@ from jaxtyping import Float
 
 from jaxmbd.analyses.assembly.assemble import speed_rows
 from jaxmbd.analyses.assembly.position_solve import closure, rows_of, shape_of
-from jaxmbd.analyses.output_channels import ANGLES
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.analyses.state import State
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.examples import Example
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
+from jaxmbd.state.output_channels import ANGLES
+from jaxmbd.state.state import State
 
 
 def coordinate_names(mechanism: Mechanism) -> tuple[str, ...]:

@@ -9,11 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.result_codes import is_successful
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.cli._model import Model, remark
 from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_names
@@ -24,6 +21,9 @@ from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.numbers import find, is_pattern, numbers_of, with_numbers
 from jaxmbd.scene.curves import component_label
+from jaxmbd.state.output_channels import channel_units
+from jaxmbd.state.result_codes import is_successful
+from jaxmbd.state.state import State
 from jaxmbd.sweeps import latin_hypercube, sobol
 
 AGGREGATES = {

@@ -14,10 +14,10 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float
 from jaxmbd.errors import unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.state import State
 
 P = ParamSpec("P")
 

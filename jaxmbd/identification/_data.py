@@ -8,12 +8,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import OWN, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments
 from jaxmbd.identification._stacks import Stack, joined
 from jaxmbd.parameters.parameters import Parameters, check_within
+from jaxmbd.state.output_channels import channel_units
 
 
 def listed(experiments: Any) -> list[Experiment]:

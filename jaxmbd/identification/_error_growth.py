@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.result_codes import number_of, text_of
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._forward_model import ForwardModel
 from jaxmbd.identification._shooting import chart_of, check_shooting
 from jaxmbd.identification._stacks import stacked
+from jaxmbd.state.result_codes import number_of, text_of
 
 SINGLE = 100.0  # growth up to which one search over the whole experiment is made
 ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (5e5) four segments do not join, five do

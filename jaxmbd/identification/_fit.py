@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import optax
 
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_count, check_flags, check_instance, check_number
 from jaxmbd.errors import MechanismError, SolveError
@@ -27,6 +26,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.stepwise_search import NO_STEP, STUCK, USED_UP
 from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.progress import reporting
+from jaxmbd.state.state import State
 
 _SHOWN = 6  # searches that a warning lists
 _NOT_CONVERGED = {

@@ -14,7 +14,6 @@ from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, usual_tolerances
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_finite, check_number
 from jaxmbd.errors import check_known
@@ -22,6 +21,7 @@ from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import Instrument, merged
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Parameters
+from jaxmbd.state.state import State
 
 Options = dict[str, Any]  # the arguments of `simulate` that say how a motion is integrated, by name
 

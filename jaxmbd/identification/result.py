@@ -12,8 +12,6 @@ from jax.flatten_util import ravel_pytree
 from rich.markup import escape
 from rich.table import Table
 
-from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.state import State
 from jaxmbd.checks import check_flags
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
@@ -25,6 +23,8 @@ from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.labels import LISTED
 from jaxmbd.parameters.parameters import flat
+from jaxmbd.state.output_channels import channel_units
+from jaxmbd.state.state import State
 
 
 class Row(NamedTuple):

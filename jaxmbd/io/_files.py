@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.checks import as_path, check_flags, check_instance
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification.result import Fit
@@ -21,6 +20,7 @@ from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
 from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.replacement import folder_beside
+from jaxmbd.state.state import State
 
 MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
 

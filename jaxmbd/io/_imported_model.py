@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import as_float
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, printable
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
+from jaxmbd.state.state import State, state_of
 
 _SHOWN = 6  # names that `print` lists of those that are others here
 

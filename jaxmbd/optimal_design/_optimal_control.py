@@ -20,10 +20,8 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.multiple_shooting import StateChart
-from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import (
     check_callable,
@@ -46,6 +44,8 @@ from jaxmbd.optimal_design._problem import Problem
 from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.parameters.parameters import Parameter
 from jaxmbd.parameters.ranges import Box, Unbounded
+from jaxmbd.state.output_channels import read
+from jaxmbd.state.state import State, check_state
 
 _NODES, _RATES, _OWN = "coordinates of segments", "speeds of segments", "states of parts of segments"
 

@@ -17,7 +17,6 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates, random_starts
 from jaxmbd.analyses.assembly.position_solve import closure, is_reading, rows_of, shape_of
-from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_finite, check_mapping, checked_names
@@ -29,6 +28,7 @@ from jaxmbd.numerics.least_squares import with_jacobian
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
+from jaxmbd.state.output_channels import channel_units
 
 _DRAWN = 16  # random points from which one start is drawn if there are limits
 _BETWEEN, _CLOSING_STEPS, _DAMPING = 3, 3, 1e-12  # steps of the input between two positions, and the search in each

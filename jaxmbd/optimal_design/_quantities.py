@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Function, Point, Scalar, as_float
 from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.engine import cached_on_disk
@@ -17,6 +16,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.joint.joint import AbstractPair
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.state.state import State
 
 
 def transmission_angle(

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.assembly.multistart import guessed
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float
 from jaxmbd.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
@@ -16,6 +15,7 @@ from jaxmbd.plot._space import SpacePicture
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import as_coordinates
 from jaxmbd.scene.scene import Scene, View, applied_forces, check_view, checked_reactions
+from jaxmbd.state.state import State
 
 
 def draw(

@@ -6,7 +6,6 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
-from jaxmbd.analyses.state import State
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -14,6 +13,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
 from jaxmbd.plot._style import PALE, TEXT, new_figure, plain
 from jaxmbd.scene.pieces import GREY, INK
+from jaxmbd.state.state import State
 
 _ZERO = 1e-12  # the size of rounding errors, such as cosines of right angles, relative to the largest entry of a row
 _COLOURS = ("#ffffff", "#cfe3f1", "#fbe3cf", "#0072B2", "#D55E00")  # empty, blocks of M and C, their entries

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.state import State
 from jaxmbd.checks import check_instance
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMovingMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.state import State
 
 
 class Poses(NamedTuple):

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
 from jaxmbd.planar import Force
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import divided, interpolate, linear, poses_of, rates_of
 from jaxmbd.scene.scene import Scene, applied_forces, trace_of
+from jaxmbd.state.result_codes import RESULTS
 
 _PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.analyses.result_codes import RESULTS, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.numbers import with_numbers
+from jaxmbd.state.result_codes import RESULTS, number_of, text_of
+from jaxmbd.state.state import State
 from jaxmbd.sweeps._space import RESERVED, Space
 from jaxmbd.user_functions import call_user
 

@@ -30,7 +30,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.describe import load_names, signed_loads
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.checks import check_finite
 from jaxmbd.engine import cached_on_disk
@@ -47,6 +46,7 @@ from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrecti
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.parameters.places import place_of_number
+from jaxmbd.state.state import State, check_state
 from jaxmbd.user_functions import call_user
 
 Where: TypeAlias = str | Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.analyses.simulation.solution import Solution, at_instant
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, is_concrete
 from jaxmbd.checks import as_path, check_instance, checked_names
 from jaxmbd.errors import MechanismError
@@ -23,6 +22,7 @@ from jaxmbd.scene.motion import check_rate
 from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
+from jaxmbd.state.state import State, check_state
 from jaxmbd.view._curves import panels_data
 from jaxmbd.view._display import embedded, show_html
 from jaxmbd.view._motion import Recording, common_scales

@@ -15,11 +15,11 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, channel_units, channel_values
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.tree_coordinates import TreePaths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.space import rotation as rot
+from jaxmbd.state.output_channels import Snapshot, channel_units, channel_values
 from tests import spatial_examples
 from tests.marks import slow_but
 from tests.planar_examples import ALL

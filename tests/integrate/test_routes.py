@@ -12,7 +12,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import examples
-from jaxmbd.analyses.output_channels import ANGLES, channel_units
+from jaxmbd.state.output_channels import ANGLES, channel_units
 from tests.numeric import worst
 
 FORMULATIONS = {

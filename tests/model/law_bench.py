@@ -17,9 +17,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.engine import as_program
 from jaxmbd.equations.reactions import reactions
+from jaxmbd.state.output_channels import Snapshot, channel_values
 from tests.model import laws, laws_planar, laws_spatial
 from tests.model.laws import Case, base
 

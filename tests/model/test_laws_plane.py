@@ -11,8 +11,8 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.equations.reactions import reactions
+from jaxmbd.state.output_channels import Snapshot, channel_values
 from tests.model import laws
 
 pytestmark = pytest.mark.slow  # the laws of each space have quick tests of their own

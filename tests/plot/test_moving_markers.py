@@ -9,7 +9,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot, view
-from jaxmbd.analyses.state import rank_number, state_of
+from jaxmbd.state.state import rank_number, state_of
 from tests.scene.bench import KINDS, TS, coordinates_of, ground_point, hung, motion_of, rod_point, speeds_of
 from tests.view.pages import Content
 

@@ -20,7 +20,6 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.state import rank_number
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.plot._space import lit
 from jaxmbd.scene.geometry import Geometry
@@ -29,6 +28,7 @@ from jaxmbd.scene.parts import pieces_of
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import SHARE
 from jaxmbd.scene.surfaces import equivalent_solid, hull_faces, normals, spread
+from jaxmbd.state.state import rank_number
 
 ENDED = jnp.asarray(False), {}, mbd.RESULTS.successful, rank_number(-1)  # as `simulate` ends a motion
 

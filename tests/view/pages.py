@@ -12,8 +12,8 @@ import numpy as np
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.state import rank_number
 from jaxmbd.integrate.formulations.formulation import Stabilized
+from jaxmbd.state.state import rank_number
 from jaxmbd.view import Page
 
 ENDED = jnp.asarray(False), {}, mbd.RESULTS.successful, rank_number(-1)  # as `simulate` ends a motion

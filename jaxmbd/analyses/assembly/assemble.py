@@ -27,9 +27,6 @@ from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading,
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
 from jaxmbd.analyses.assembly.speed_solve import check_mass, least_energy, may_lack_inertia
 from jaxmbd.analyses.assembly.turns import within_a_turn
-from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
-from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
-from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_flags, check_mapping, check_number, check_time, checked_names
 from jaxmbd.engine import as_program, cached_on_disk
@@ -39,6 +36,9 @@ from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.numerics.linear_solve import rank_of
+from jaxmbd.state.output_channels import Reader, Snapshot, channel_units
+from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
+from jaxmbd.state.state import State, state_of
 
 
 def assemble(

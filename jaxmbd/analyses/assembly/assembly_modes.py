@@ -12,13 +12,13 @@ from jaxtyping import Bool, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
 from jaxmbd.analyses.assembly.assembly_errors import closed_limits, closure_text
 from jaxmbd.analyses.assembly.multistart import MultistartResults, guessed, search
-from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_mapping, check_time, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import table
+from jaxmbd.state.state import State, rank_number, state_of
 
 _COLUMNS = 6  # number of coordinates in a table of assembly modes
 

@@ -20,12 +20,12 @@ from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closest_guarded, guarded
 from jaxmbd.analyses.assembly.turns import within_a_turn
 from jaxmbd.analyses.redundancy import least_norm
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar
 from jaxmbd.checks import check_time
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.state.state import State
 
 _NEWTON_STEPS = 4  # at a residual that is not zero the least-squares search converges linearly only
 

@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, row_scales
 from jaxmbd.analyses.assembly.sides import is_opposed
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
@@ -27,6 +26,7 @@ from jaxmbd.model.mechanism.scales import ground_centre, size_of
 from jaxmbd.model.mechanism.spanning_tree import spanning
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.state.state import State
 
 
 @cached_on_disk

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.sides import guards, off_the_ridge
-from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program
@@ -28,6 +27,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor import AbstractSensor, Point, Scaled
 from jaxmbd.numerics.least_squares import least_squares
 from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.state.output_channels import ANGLES, Reader, Snapshot, channel_units
 
 _SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 

@@ -22,16 +22,7 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
-from jaxmbd.analyses.result_codes import (
-    RESULTS,
-    first_failure,
-    invalidated,
-    is_one_of,
-    is_successful,
-    raise_unless_successful,
-)
 from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
-from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping, check_time
 from jaxmbd.engine import cached_on_disk
@@ -43,6 +34,15 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.printing import count_of, readable
+from jaxmbd.state.result_codes import (
+    RESULTS,
+    first_failure,
+    invalidated,
+    is_one_of,
+    is_successful,
+    raise_unless_successful,
+)
+from jaxmbd.state.state import State, state_of
 
 
 class Equilibrium(eqx.Module):

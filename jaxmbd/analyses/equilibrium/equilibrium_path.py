@@ -12,8 +12,6 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmbd.analyses.equilibrium.balance import Rotation, SmallMotions
 from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, arc_steps, natural_steps
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
-from jaxmbd.analyses.result_codes import RESULTS, first_failure
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_index, check_number
 from jaxmbd.engine import cached_on_disk
@@ -21,6 +19,8 @@ from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.places import Where, place_of_number
 from jaxmbd.printing import count_of, format_number, readable
+from jaxmbd.state.result_codes import RESULTS, first_failure
+from jaxmbd.state.state import State
 
 
 class EquilibriumPath(eqx.Module):

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeAlias
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, channel_values
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_instance
 from jaxmbd.equations.equations import Equations
@@ -19,6 +18,7 @@ from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Measure, Scaled
+from jaxmbd.state.output_channels import TIME, Snapshot, channel_units, channel_values
 from jaxmbd.user_functions import user_array
 
 

@@ -10,15 +10,15 @@ from jaxtyping import Array, Float, Int
 
 from jaxmbd.analyses.events.event import ChannelName, Quantity
 from jaxmbd.analyses.events.impact import Compliance
-from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
-from jaxmbd.analyses.result_codes import RESULTS
-from jaxmbd.analyses.state import State, state_of
 from jaxmbd.checks import check_index
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import format_number, readable, table
+from jaxmbd.state.output_channels import Reader, Snapshot, channel_units
+from jaxmbd.state.result_codes import RESULTS
+from jaxmbd.state.state import State, state_of
 
 STARTED, BLOCKED, USED_UP = 1, 2, 3  # codes of the reasons for which events halt a motion
 _HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.event import Quantity, read_one
-from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
@@ -26,6 +25,7 @@ from jaxmbd.integrate.formulations.formulation import (
     StateDerivative,
 )
 from jaxmbd.numerics.linear_solve import spd_solver
+from jaxmbd.state.output_channels import Snapshot
 
 _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
 

@@ -34,12 +34,12 @@ from jaxmbd.analyses.events.event import (
 )
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import LatchedFormulation, Latches, impact, latched, positions
-from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.solvers.switching import smallest_gap
+from jaxmbd.state.output_channels import Snapshot
 
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.

@@ -12,8 +12,6 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
-from jaxmbd.analyses.result_codes import Sentence, raise_where
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import cached_on_disk
@@ -24,6 +22,8 @@ from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrecti
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
 from jaxmbd.numerics.linear_solve import nonzero_singular_values, pivot_columns, rank_of
+from jaxmbd.state.result_codes import Sentence, raise_where
+from jaxmbd.state.state import State
 
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent

@@ -25,14 +25,14 @@ from jaxmbd.analyses.linearization.linearized_dynamics import (
     units_of,
 )
 from jaxmbd.analyses.linearization.steady_axes import with_constant_matrices
-from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.result_codes import Sentence, raise_where
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.checks import checked_names
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.output_channels import channel_units
+from jaxmbd.state.result_codes import Sentence, raise_where
+from jaxmbd.state.state import State, check_state
 
 # Per unit of input, in the units of the rows: smaller derivatives of constraints with respect to inputs count as zero.
 _NO_STRAIN = 1e-9

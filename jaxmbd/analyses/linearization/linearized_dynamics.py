@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
-from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import cached_on_disk, trace_once
 from jaxmbd.equations.equations import Configuration, Equations
@@ -30,6 +29,7 @@ from jaxmbd.numerics.linear_solve import LeastSquaresQR
 from jaxmbd.parameters.numbers import is_pattern, names_of, numbers_of
 from jaxmbd.parameters.places import AbstractPlace, Named, Where, place_of_number
 from jaxmbd.planar import Force, JointForce
+from jaxmbd.state.output_channels import Snapshot, channel_values
 
 Input: TypeAlias = str | tuple[str, Where]
 

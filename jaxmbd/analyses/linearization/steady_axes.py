@@ -17,7 +17,6 @@ from jaxmbd.analyses.linearization.independent_coordinates import (
     turning_rates,
 )
 from jaxmbd.analyses.linearization.linearized_dynamics import Input, LinearizedMatrices, linearized, sizes_of
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
@@ -25,6 +24,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
+from jaxmbd.state.state import State
 
 _STEP = 1e-3  # [rad, units of length]: the motion between the two instants whose matrices are compared
 _MOVING = 1e-6  # [rad, units of length] in a unit of time: slower states count as resting

@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
-from jaxmbd.analyses.output_channels import Snapshot, channel_values
-from jaxmbd.analyses.result_codes import invalidated, is_successful, number_of, raise_where
 from jaxmbd.analyses.simulation.step_control import error_weights, first_step, position_norm, state_norm
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
@@ -24,7 +22,6 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict,
     verdict_at_start,
 )
-from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.engine.machine.gpu import launcher
@@ -49,6 +46,9 @@ from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, sw
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.output_channels import Snapshot, channel_values
+from jaxmbd.state.result_codes import invalidated, is_successful, number_of, raise_where
+from jaxmbd.state.state import State
 
 _FORWARD_ONLY = (
     "adjoint='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave adjoint out: by default "

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
-from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.output_channels import Reader, Snapshot
 
 
 class NoProgramError(Exception):

@@ -15,9 +15,7 @@ from jaxmbd.analyses.checks import check_assembled, check_controller, check_time
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
-from jaxmbd.analyses.output_channels import channel_units, vector_channels
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.analyses.result_codes import RESULTS, is_one_of
 from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, ErrorControl, chosen_adjoint, stepping
@@ -28,7 +26,6 @@ from jaxmbd.analyses.simulation.verdict import (
     torn_text,
     verdict_where_stopped,
 )
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.equations.equations import Equations
@@ -41,6 +38,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.progress import silenced
+from jaxmbd.state.output_channels import channel_units, vector_channels
+from jaxmbd.state.result_codes import RESULTS, is_one_of
+from jaxmbd.state.state import State, check_state
 
 _LARGE_MECHANISM = 64  # bodies
 

@@ -16,10 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.events.event_log import Events
-from jaxmbd.analyses.output_channels import ENERGIES, Snapshot, channel_units, channels_of_users
-from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, Readings, part_of, readings
-from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_index, checked_names
 from jaxmbd.engine import as_program, cached_on_disk
@@ -30,6 +27,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.numerics.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.printing import count_of, format_number, over_time, readable
+from jaxmbd.state.output_channels import ENERGIES, Snapshot, channel_units, channels_of_users
+from jaxmbd.state.result_codes import RESULTS
+from jaxmbd.state.state import State, state_of
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,11 +9,11 @@ import numpy as np
 from jaxmbd.analyses.events.changes import Change, Switch
 from jaxmbd.analyses.events.event import Event, Latch, Release
 from jaxmbd.analyses.simulation.simulate import simulate
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.state.state import State, check_state
 
 _LASTING = (Latch, Release, Switch, Change)  # actions after which a motion has more than a State says
 

@@ -22,9 +22,7 @@ from jaxmbd.analyses.checks import OTHERWISE, START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
-from jaxmbd.analyses.result_codes import RESULTS, first_failure, is_one_of, is_successful, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine import as_program, cached_on_disk
@@ -41,6 +39,8 @@ from jaxmbd.numerics.linear_solve import (
     nonzero_singular_values,
     suits_programs,
 )
+from jaxmbd.state.result_codes import RESULTS, first_failure, is_one_of, is_successful, number_of, text_of
+from jaxmbd.state.state import State
 
 # The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation
 # is smaller, the violation of separated joints is larger.

@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
@@ -20,6 +19,7 @@ from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
+from jaxmbd.state.state import State, check_state
 
 # The joints of MJCF that a tree joint consists of, in the order in which they move its second marker: the coordinate
 # here, the type there, and its axis among those of the markers.

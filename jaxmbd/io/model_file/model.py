@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.analyses.result_codes import RESULTS, is_one_of
-from jaxmbd.analyses.state import State, check_state, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.io.model_file.decode import Decoder, from_fields
@@ -21,6 +19,8 @@ from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
+from jaxmbd.state.result_codes import RESULTS, is_one_of
+from jaxmbd.state.state import State, check_state, rank_number, state_of
 
 FORMAT = "jaxmbd-model/1"
 FLOATS = ("float64", "float32")

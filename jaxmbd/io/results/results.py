@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.state import State, rank_number, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.checks import check_index
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification.result import Fit
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.parameters import flat
+from jaxmbd.state.result_codes import RESULTS
+from jaxmbd.state.state import State, rank_number, state_of
 
 if TYPE_CHECKING:
     import xarray as xr

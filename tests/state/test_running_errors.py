@@ -11,7 +11,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.analyses.result_codes import raise_where
+from jaxmbd.state.result_codes import raise_where
 
 SENTENCE = "The step size became too small: "
 bar = pl.Body("bar", 1.0, 1 / 12)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.arrays import Scalar, constant
 from jaxmbd.errors import MechanismError, is_one_of, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.states import no_states
 from jaxmbd.printing import by_owner, count_of, format_number, readable
+from jaxmbd.state.result_codes import RESULTS
 
 
 def rank_number(rank: int) -> Array:

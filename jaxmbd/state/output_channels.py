@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import as_program, cached_on_disk
@@ -38,6 +37,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor import Measure, Readings, Scaled
 from jaxmbd.model.states import no_states
 from jaxmbd.space.rotation import angles
+from jaxmbd.state.state import State, check_state
 
 TIME = "t"
 ENERGIES = ("kinetic_energy", "potential_energy", "energy")
