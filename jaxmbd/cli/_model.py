@@ -22,12 +22,12 @@ from jaxmbd.progress import reporting
 if TYPE_CHECKING:
     from jaxmbd import examples
     from jaxmbd import io as files
-    from jaxmbd.analyses import output_channels
     from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
     from jaxmbd.parameters import numbers
+    from jaxmbd.state import output_channels
     from jaxmbd.state.state import State
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)

@@ -66,6 +66,7 @@ def until_failure(solution: Solution) -> tuple[Solution, str]:
         ts=solution.ts[:count],
         q=solution.q[:count],
         integrated_speeds=solution.integrated_speeds[:count],
+        z=solution.z[:count],
         quadratures={name: values[:count] for name, values in solution.quadratures.items()},
         computed=jax.tree.map(lambda x: x[:count], solution.computed),
     )

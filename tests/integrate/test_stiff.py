@@ -254,6 +254,9 @@ def test_the_iteration_follows_the_tolerance() -> None:
     np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)
 
 
+NONE = jnp.zeros(0)  # no states of parts
+
+
 def test_thresholds_of_the_iteration() -> None:
     for tolerance, close, stalled in ((1e-4, 1e-12, 1e-9), (1e-11, 1e-13, 1e-12), (1e-15, 1e-14, 1e-13)):
         np.testing.assert_allclose(thresholds(jnp.asarray(tolerance), 8), (close, stalled), rtol=1e-12)
@@ -267,8 +270,8 @@ def test_an_iteration_that_converges_slowly_ends_within_its_error() -> None:
     body = pl.Body("body", 2.0, 0.1)
     equations = mbd.Equations(pl.Mechanism([body], [], [pl.Gravity()], floating=True))
     q, v = jnp.zeros(3).at[0].set(1.0), jnp.array([3.0, 4.0, 0.5])
-    step = RadauStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, 3)
-    start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 0)))
+    step = RadauStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, NONE, 3)
+    start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 0)), jnp.zeros((3, 0)))
     linear = LinearizedStages(step, start)
     exact, _ = solve_stages(step, start, linear, jnp.asarray(1e-12))
     off = eqx.tree_at(lambda s: s.v, exact, exact.v * (1 + 1e-9))
@@ -290,8 +293,8 @@ def test_derivatives_of_stages_where_rows_repeat_one_another() -> None:
     assert equations.redundant
 
     def stages(h: Any) -> StageValues:
-        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, 3)
-        start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 4)))
+        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, NONE, 3)
+        start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 0)), jnp.zeros((3, 4)))
         return solve_stages(step, start, LinearizedStages(step, start), jnp.asarray(1e-12))[0]
 
     h, change = jnp.asarray(0.05), 1e-4
@@ -314,10 +317,22 @@ def test_the_first_guess_continues_the_accelerations() -> None:
     """Where they are a parabola in time, three nodes give the speeds in the next step exactly; far ahead they stay."""
     method, h, v = tableau(3), 0.2, jnp.array([0.3, -0.4])
     curves = [np.poly1d([3.0, -1.0, 0.5]), np.poly1d([-2.0, 0.7, 1.0])]
-    last = LastStep(jnp.asarray(h), jnp.stack([jnp.asarray(f(h * method.nodes)) for f in curves], axis=1), jnp.ones(1))
+    last = LastStep(
+        jnp.asarray(h),
+        jnp.stack([jnp.asarray(f(h * method.nodes)) for f in curves], axis=1),
+        jnp.zeros((3, 0)),
+        jnp.ones(1),
+    )
     for ratio in (0.5, 1e3):
         step: Any = SimpleNamespace(
-            h=ratio * h, count=3, tableau=method, as_array=jnp.asarray, q=jnp.zeros(2), v=v, reached=lambda x: x.q
+            h=ratio * h,
+            count=3,
+            tableau=method,
+            as_array=jnp.asarray,
+            q=jnp.zeros(2),
+            v=v,
+            z=NONE,
+            reached=lambda x: x.q,
         )
         gain = [np.polyint(f)(h * (1 + ratio * method.nodes)) - np.polyint(f)(h) for f in curves]
         expected = np.asarray(v)[None] + (np.stack(gain, axis=1) if ratio < 1 else np.zeros((3, 2)))

@@ -311,7 +311,7 @@ def test_animate_refuses_what_does_not_fit(swing: mbd.Solution) -> None:
         plot.animate(swing, speed=0)
     with pytest.raises(mbd.MechanismError, match="fps must be positive and finite, got inf"):
         plot.animate(swing, fps=math.inf)
-    one = {name: getattr(swing, name)[2:3] for name in ("ts", "q", "integrated_speeds")}
+    one = {name: getattr(swing, name)[2:3] for name in ("ts", "q", "integrated_speeds", "z")}
     with pytest.raises(mbd.MechanismError, match=r"a single time: draw\(solution\.mechanism, solution\.state\(0\)\)"):
         plot.animate(replace(swing, **one))
 

@@ -59,7 +59,7 @@ def swing() -> mbd.Solution:
     half = [jnp.cos(RATE * ts / 2), zero, jnp.sin(RATE * ts / 2), zero]
     q = jnp.stack([0.5 * c, zero, -0.5 * s, *half, RATE * ts], axis=1)
     v = jnp.stack([-0.5 * RATE * s, zero, -0.5 * RATE * c, zero, jnp.full(6, RATE), zero], axis=1)
-    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, *ENDED)
+    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, jnp.zeros((len(ts), 0)), {}, *ENDED)
 
 
 def geometry_of(mechanism: sp.Mechanism) -> Geometry:

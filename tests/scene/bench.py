@@ -95,7 +95,7 @@ def speeds_of(mechanism: Any, ts: Any) -> np.ndarray:
 def motion_of(mechanism: Any, ts: Any = TS) -> mbd.Solution:
     """The motion of the rod, which nobody has to integrate."""
     q, v = jnp.asarray(coordinates_of(mechanism, ts)), jnp.asarray(speeds_of(mechanism, ts))
-    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, {}, *ENDED)
+    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, jnp.zeros((len(ts), 0)), {}, *ENDED)
 
 
 def ground_point(dim: int, t: float) -> np.ndarray:

@@ -49,7 +49,7 @@ def turning(mechanism: Any, ts: Any, rate: float = RATE) -> mbd.Solution:
     else:
         q = jnp.stack([0.5 * c, zero, -0.5 * s, jnp.cos(angle / 2), zero, jnp.sin(angle / 2), zero, angle], axis=1)
         v = jnp.stack([-0.5 * rate * s, zero, -0.5 * rate * c, zero, jnp.full(len(ts), rate), zero], axis=1)
-    return mbd.Solution(mechanism, Stabilized(), ts, q, v, {}, *ENDED)
+    return mbd.Solution(mechanism, Stabilized(), ts, q, v, jnp.zeros((len(ts), 0)), {}, *ENDED)
 
 
 def tumbling(count: int, ts: Any) -> mbd.Solution:
@@ -66,7 +66,7 @@ def tumbling(count: int, ts: Any) -> mbd.Solution:
         poses += [*place, np.cos(rate * ts / 2), *np.outer(axis, np.sin(rate * ts / 2))]
         twists += [*moving, *np.outer(rate * axis, np.ones(len(ts)))]
     q, v = (jnp.asarray(np.stack(columns, axis=1)) for columns in (poses, twists))
-    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, {}, *ENDED)
+    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, jnp.zeros((len(ts), 0)), {}, *ENDED)
 
 
 class Content:

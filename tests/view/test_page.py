@@ -245,7 +245,7 @@ def test_the_written_scale_of_reactions_holds_for_all_motions(swing: mbd.Solutio
 def test_a_state_is_one_frame(plane: mbd.Solution) -> None:
     mechanism = rod_in_the_plane()
     state = plane.state(2)
-    one = {name: getattr(plane, name)[2:3] for name in ("ts", "q", "integrated_speeds")}
+    one = {name: getattr(plane, name)[2:3] for name in ("ts", "q", "integrated_speeds", "z")}
     for page in (view.page(mechanism, state), view.page(dataclasses.replace(plane, **one))):
         content = Content(page)
         (motion,) = content.data["motions"]
