@@ -403,6 +403,15 @@ def test_the_page_on_architecture_names_all_files() -> None:
     assert not sorted(str(path) for path in files if path.stem not in (*named, "__init__", "__main__"))
 
 
+def test_the_table_of_equations_names_files_that_exist() -> None:
+    text = (ROOT / "tests" / "README.md").read_text()
+    rows = [row.split(" | ") for row in text.splitlines() if row.startswith("| ")][1:]
+    homes = [(PACKAGE, rows_code) for _, rows_code, *_ in rows] + [(ROOT / "tests", tests) for *_, tests in rows]
+    named = [(home, name) for home, cell in homes for name in re.findall(r"`([^`]+)`", cell)]
+    assert len(named) > 60
+    assert not [name for home, name in named if not (home / name).exists()]
+
+
 @pytest.mark.parametrize(("rule", "path", "source", "expected"), BROKEN)
 def test_rule_finds(rule: Rule, path: str, source: str, expected: str) -> None:
     """Each rule, broken on purpose, reports exactly that fault and where it is."""
