@@ -47,7 +47,7 @@ class Leaves(AbstractPlace):
 
     is_last: ClassVar[bool] = False
     components: ClassVar[tuple[str, ...]] = ()
-    where: Callable[[Mechanism], Any] = eqx.field(static=True)
+    where: Callable[[Mechanism], Any]  # a leaf: problems that differ in their functions may be solved side by side
 
     def value(self, part: str, mechanism: Mechanism) -> Any:
         selected = call_user(part, "where", self.where, mechanism, takes="mechanism")

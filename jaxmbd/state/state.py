@@ -47,7 +47,7 @@ class State(eqx.Module):
     own_state_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __repr__(self) -> str:
-        return readable(self, self._text, t=0, q=1, v=1, z=1)
+        return readable(self, self._text, t=0, q=1, v=1, **({"z": 1} if self.own_state_names else {}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +74,8 @@ class State(eqx.Module):
         for values, names in blocks:
             if is_one_of(name, names):
                 return values[names.index(name)]
-        error = unknown("coordinate, speed or state of a part", name, self.names)
+        kind = "coordinate, speed or state of a part" if self.own_state_names else "coordinate or speed"
+        error = unknown(kind, name, self.names)
         raise MechanismError(
             f"{error} A state holds these alone; all else is read with the mechanism, which has the lengths: "
             f"jaxmbd.read(mechanism, state, {name!r})."

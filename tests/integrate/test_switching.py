@@ -120,7 +120,7 @@ def test_forward_derivatives_by_switching_times_are_those_of_reverse_mode() -> N
 def test_functions_of_time_are_parts_of_the_program() -> None:
     mechanism = many_torques(PARAMETERS, "absolute")
     state = at_rest(mechanism)
-    given = Equations(mechanism, False), mbd.Stabilized(), (), state.t, state.q, state.v
+    given = Equations(mechanism, False), mbd.Stabilized(), (), state.t, state.q, state.v, state.z
     assert is_program(_rates, *given, forward=False)
 
 

@@ -184,14 +184,6 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.JointFriction(n, c, 0.1 * s, 0.2, 0.5, 0.05, 0.3, 2.0),
         dissipates=True,
     ),
-    "DCMotor": on_joint(
-        pl.DCMotor,
-        "forces",
-        pl.Revolute,
-        "angle",
-        lambda n, c, s: pl.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
-        still=True,
-    ),
     "JointFriction, sliding": on_joint(
         pl.JointFriction,
         "forces",
@@ -238,6 +230,14 @@ FORCES: Mapping[str, Case] = {
         idle=("lower",),
     ),
     "Tendon": tendon(pl.Tendon, pl.PinInSlot, ("displacement", "angle"), pl.JointSpringDamper),
+    "DCMotor": on_joint(
+        pl.DCMotor,
+        "forces",
+        pl.Revolute,
+        "angle",
+        lambda n, c, s: pl.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
+        still=True,
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

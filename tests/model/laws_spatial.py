@@ -190,14 +190,6 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.JointFriction(n, c, 0.1 * s, 0.2, 0.5, 0.05, 0.3, 2.0),
         dissipates=True,
     ),
-    "DCMotor": on_joint(
-        sp.DCMotor,
-        "forces",
-        sp.Revolute,
-        "angle",
-        lambda n, c, s: sp.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
-        still=True,
-    ),
     "JointFriction, sliding": on_joint(
         sp.JointFriction,
         "forces",
@@ -244,6 +236,14 @@ FORCES: Mapping[str, Case] = {
         idle=("lower",),
     ),
     "Tendon": tendon(sp.Tendon, sp.Cylindrical, ("displacement", "angle"), sp.JointSpringDamper),
+    "DCMotor": on_joint(
+        sp.DCMotor,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
+        still=True,
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

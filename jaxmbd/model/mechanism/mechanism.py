@@ -296,7 +296,7 @@ class Mechanism(eqx.Module):
 
     def _stateful(self) -> list[Any]:
         """The parts with states of their own, in the order of their states."""
-        return [part for force in self.forces for part in stateful(force)]
+        return stateful(self.forces)
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
