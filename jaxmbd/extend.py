@@ -29,12 +29,16 @@ from jaxmbd.model.body.body import AbstractMarker as AbstractMarker
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import pair as pair
+from jaxmbd.model.joint.consistency import check_tree_joint as check_tree_joint
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
+from jaxmbd.model.joint.joint import AbstractJointWithCoordinates as AbstractJointWithCoordinates
 from jaxmbd.model.joint.joint import AbstractNonholonomic as AbstractNonholonomic
+from jaxmbd.model.joint.joint import AbstractPair as AbstractPair
 from jaxmbd.model.joint.joint import AbstractSidedJoint as AbstractSidedJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd.model.joint.planar import AbstractPlanarTreeJoint as AbstractPlanarTreeJoint
+from jaxmbd.model.joint.spatial import AbstractSpatialPair as AbstractSpatialPair
 from jaxmbd.model.joint.spatial import AbstractSpatialTreeJoint as AbstractSpatialTreeJoint
 from jaxmbd.model.sensor import AbstractSensor as AbstractSensor
 from jaxmbd.model.states import AbstractOwnStates as AbstractOwnStates

@@ -1,1 +1,1 @@
-"""Analyses of mechanisms. Each public function has a file or a folder that is named after it."""
+"""Analyses of mechanisms: a folder for each subject, and in it a file that is named after each public function."""

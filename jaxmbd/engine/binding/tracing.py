@@ -22,7 +22,7 @@ from jaxmbd.engine.numpy_code.code import run as run_code
 from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.engine.program import ssa_rules
 from jaxmbd.engine.program.equation import Equation
-from jaxmbd.engine.program.interpreter import Interpreter
+from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
 from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache

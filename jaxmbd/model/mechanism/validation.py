@@ -17,6 +17,7 @@ from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, laws_of, marker_shapes
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.user_classes import check_user_classes, is_users
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
 
@@ -27,6 +28,7 @@ def check_parts(mechanism: Any) -> None:
     """Raise unless all parts have unique names, are in one space and refer to existing bodies and coordinates."""
     check_names(mechanism)
     check_space(mechanism)
+    check_user_classes(mechanism)
     check_references(mechanism)
 
 
@@ -158,7 +160,7 @@ def check_names_unused(mechanism: Any) -> None:
     """Raise if a law of a user's class depends on names, without which it is evaluated; once per type."""
     checked: set[Any] = set()
     for part in (*mechanism.joints, *mechanism.forces):
-        if type(part).__module__.startswith("jaxmbd.") or (kind := hashable_kind(part)) in checked:
+        if not is_users(part) or (kind := hashable_kind(part)) in checked:
             continue
         checked.add(kind)
         for law, arguments in laws_of(mechanism, part):

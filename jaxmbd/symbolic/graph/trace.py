@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
-from jaxmbd.engine.program.interpreter import Interpreter
+from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic.graph import algebra
 from jaxmbd.symbolic.graph.builder import GraphBuilder

@@ -20,7 +20,7 @@ from jaxmbd.engine.binding import lookups, tracing
 from jaxmbd.engine.calls import identity
 from jaxmbd.engine.numpy_code import functions, translation
 from jaxmbd.engine.program.equation import Equation
-from jaxmbd.engine.program.interpreter import RULES, Interpreter
+from jaxmbd.engine.program.lowering import RULES, Interpreter
 from jaxmbd.engine.program.ssa_builder import SSABuilder
 from jaxmbd.engine.upstream import primitives
 from jaxmbd.engine.upstream.primitives import PRIMITIVES, SINCE, UNTIL

@@ -1,4 +1,4 @@
-"""The table of rules, and the interpreter that applies them to a jaxpr."""
+"""From a jaxpr to scalar operations: the table of rules, and what applies them."""
 
 from collections.abc import Mapping
 from typing import Any
