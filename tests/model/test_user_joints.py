@@ -106,6 +106,12 @@ def test_a_right_joint_moves_alike_in_both_coordinates() -> None:
     check_tree_joint(of(Ring).joints[0], [0.4, -0.2])  # pyright: ignore
 
 
+def test_an_angle_whose_turns_are_not_counted_is_named_where_it_jumps() -> None:
+    mechanism = of(with_method("unwrapped", ()), "absolute", drivers=[pl.Driver("d", "ring.place", lambda t: 9.0 * t)])
+    with pytest.raises(mbd.SolveError, match=r"jumped by a whole turn, 'ring\.place': if it is an arctan2"):
+        mbd.simulate(mechanism, mbd.assemble(mechanism), np.linspace(0.0, 1.0, 5))
+
+
 DISAGREEMENTS = {
     "X_FM": (lambda self, c: pl.Frame(1.2 * jnp.stack([jnp.cos(c[0]), jnp.sin(c[0])]), c[1]), "residual(t, frames)"),
     "motion": (lambda self, frames: jnp.stack([frames[1].angle, frames[1].angle]), "the coordinates that motion"),

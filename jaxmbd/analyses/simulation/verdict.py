@@ -31,6 +31,7 @@ from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.user_classes import is_users
 from jaxmbd.numerics.linear_solve import (
     MARGIN_BY_SVD_ROWS,
     condition_number,
@@ -342,8 +343,16 @@ def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -
 
 def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
     """The error message for a motion that violates the constraints."""
-    return (
+    text = (
         f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on "
         "the way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "
         "position on: change dimensions or motion."
+    )
+    driven = (mechanism.coordinate(driver.coordinate) for driver in mechanism.drivers)
+    uncounted = [c.name for c in driven if c.unit(mechanism.space) == "rad" and is_users(c.joint) and not c.in_q]
+    if not uncounted:
+        return text
+    return (
+        f"{text} Or an angle that a driver prescribes has jumped by a whole turn, {', '.join(map(repr, uncounted))}: if "
+        "it is an arctan2, name it in unwrapped of the joint's class."
     )

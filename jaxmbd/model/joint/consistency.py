@@ -31,7 +31,7 @@ def check_tree_joint(joint: AbstractTreeJoint, c: Any) -> None:
     c = joint.chart.normalize(jnp.asarray(c, float))
     if c.shape != (len(joint.tree_coordinate_units),):
         raise MechanismError(f"{label} has the coordinates {', '.join(joint.tree_coordinate_units)}; c is {shown(c)}.")
-    w = jnp.resize(jnp.asarray(_SPEEDS, c.dtype), len(joint.speeds))
+    w = jnp.resize(jnp.asarray(_SPEEDS, c.dtype), (len(joint.speeds),))
     first = joint.a.frame(space.place(jnp.asarray(space.rest, c.dtype)))
     frames = first, first.compose(joint.X_FM(c))
     here, change = jax.jvp(joint.X_FM, (c,), (joint.chart.rate(c, w),))

@@ -29,7 +29,7 @@ _TAKES = {
 
 def is_users(part: Any) -> bool:
     """True for a part of a class of a user's own."""
-    return not type(part).__module__.startswith("jaxmbd.")
+    return part is not None and not type(part).__module__.startswith("jaxmbd.")
 
 
 def check_user_classes(mechanism: Any) -> None:
