@@ -353,6 +353,6 @@ def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
     if not uncounted:
         return text
     return (
-        f"{text} Or an angle that a driver prescribes has jumped by a whole turn, {', '.join(map(repr, uncounted))}: if "
-        "it is an arctan2, name it in unwrapped of the joint's class."
+        f"{text} Or an angle that a driver prescribes, {', '.join(map(repr, uncounted))}, has jumped by a whole turn: "
+        "if it is an arctan2, name it in unwrapped of the joint's class."
     )
