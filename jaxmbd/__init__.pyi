@@ -37,6 +37,7 @@ from .analyses.linearization.linearize import linearize as linearize
 from .analyses.linearization.modes import Modes as Modes
 from .analyses.redundancy import Redundancy as Redundancy
 from .analyses.redundancy import redundancy as redundancy
+from .analyses.simulation.settings import Integration as Integration
 from .analyses.simulation.simulate import simulate as simulate
 from .analyses.simulation.solution import Reaction as Reaction
 from .analyses.simulation.solution import Solution as Solution

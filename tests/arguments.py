@@ -166,6 +166,13 @@ def analyses(folder: Path) -> dict[str, Call]:
     return {
         "assemble": call(mbd.assemble, m, {"O.angle": 0.3}, t=0.0, guess={}, speeds={"O.angle_rate": 1.0}),
         "simulate": call(mbd.simulate, m, s, ts, rtol=1e-6, atol=1e-8, dt0=1e-2, max_steps=1000, dtmin=1e-9),
+        "Integration": call(
+            mbd.Integration, rtol=1e-6, atol=1e-8, dt0=1e-2, max_steps=1000, dtmin=1e-9, formulation=mbd.Stabilized(),
+            solver="stiff", accuracy="high", control_speeds=True, adjoint="any", events=(), max_events=3,
+            switching_times=[0.1], closure_tolerance=1e-3, engine="auto",
+        ),
+        "simulate by an object": call(mbd.simulate, m, s, ts, mbd.Integration(rtol=1e-6)),
+        "step": call(mbd.step, m, s, 0.1, mbd.Integration(rtol=1e-6)),
         "kinematics": call(mbd.kinematics, driven, ts), "inverse_dynamics": call(mbd.inverse_dynamics, driven, ts),
         "equilibrium": call(mbd.equilibrium, m, {"O.angle": -1.4}),
         "equilibrium_path": call(

@@ -401,7 +401,7 @@ CASES: Cases = {
     ),
     "fit events": (
         lambda: problem(events=3),
-        "Problem: events must be a sequence of events, [Event(...)], got 3.",
+        "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got 3.",
     ),
     "fit rtol": (
         lambda: problem(rtol="a"),
@@ -409,7 +409,7 @@ CASES: Cases = {
     ),
     "fit accuracy": (
         lambda: problem(accuracy=["high"]),
-        "An accuracy is named by a string, got ['high']. Known names: 'standard', 'high'.",
+        "accuracy must be 'standard' or 'high', got ['high'].",
     ),
     "fit seed": (
         lambda: mbd.fit(problem(), seed=-1, progress=False),

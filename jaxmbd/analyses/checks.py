@@ -1,20 +1,17 @@
-"""Checks of the arguments of analyses: states, times, tolerances, formulations and step-size controllers."""
+"""Checks of the arguments of analyses: times, and whether a state counts as assembled."""
 
 from typing import Any
 
-import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, row_limits
 from jaxmbd.analyses.assembly.sides import opposed_text
-from jaxmbd.arrays import as_float, is_concrete
-from jaxmbd.checks import check_finite, check_instance, check_number
+from jaxmbd.arrays import is_concrete
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, shown
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Stabilized
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.state.state import State
 
@@ -75,49 +72,6 @@ def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
             f"ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got {given}."
         )
     return times
-
-
-def check_tolerances(rtol: Any, atol: Any) -> None:
-    """Raise unless the tolerances of the step-size control are nonnegative numbers that are not both zero."""
-    for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        value = as_float(tolerance)
-        if tolerance is not None:
-            check_finite("simulate", name, value)
-            check_number("simulate", name, value, "1" if name == "rtol" else "m or rad", zero=True)
-    known = [np.asarray(x) for x in (rtol, atol) if x is not None and is_concrete(x)]
-    if len(known) == 2 and not np.any(known):
-        raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
-
-
-def checked_formulation(formulation: Any) -> AbstractFormulation:
-    """Return a formulation of the constrained equations of motion, `Stabilized()` for None; raise for anything else."""
-    if formulation is None:
-        return Stabilized()
-    need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
-    check_instance("formulation", formulation, AbstractFormulation, need)
-    return formulation
-
-
-def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool, dtmin: Any = None) -> None:
-    """Raise unless `controller` is a step-size controller or None, and the tolerances and `dtmin` are numbers.
-
-    Tolerances, `dtmin` and `control_speeds` must not be passed together with a controller: they would have no effect.
-    """
-    check_tolerances(rtol, atol)
-    if dtmin is not None:
-        check_finite("simulate", "dtmin", as_float(dtmin))
-        check_number("simulate", "dtmin", as_float(dtmin), "s")
-    if controller is None:
-        return
-    need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
-    check_instance("stepsize_controller", controller, dfx.AbstractStepSizeController, need)
-    unused = [name for name, value in (("rtol", rtol), ("atol", atol), ("dtmin", dtmin)) if value is not None]
-    unused += ["control_speeds"] * bool(control_speeds)
-    if unused:
-        raise MechanismError(
-            f"simulate: {' and '.join(unused)} has no effect beside a controller of your own: give the tolerances, "
-            "the smallest step and the norm to that."
-        )
 
 
 def closed_enough(equations: Equations) -> tuple[Float[Array, " m"], Float[Array, " m"]]:

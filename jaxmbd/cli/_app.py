@@ -16,7 +16,7 @@ from jaxmbd.cli import _options as options
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
 from jaxmbd.cli._outputs import FILMS, PICTURES, check_not_read, check_out
-from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
+from jaxmbd.cli._study_commands import design, fit, integration_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError, printable
 from jaxmbd.progress import reporting
@@ -148,11 +148,9 @@ def _integrated(
     accuracy: Literal["standard", "high"],
 ) -> "Solution":
     """The motion from a state."""
-    chosen = formulation_of(formulation)
+    chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
     with model.working("compiling and integrating"):
-        return mbd.simulate(
-            model.mechanism, state, beginning.times(model.example, until, rows), formulation=chosen, accuracy=accuracy
-        )
+        return mbd.simulate(model.mechanism, state, ts, chosen)
 
 
 _OF_FILES = ("out", "files", "format", "show")

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.simulation.settings import Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Scalar
@@ -17,7 +18,6 @@ from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_
 from jaxmbd.cli._values import Grid
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Bounded, Parameter
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.numbers import find, is_pattern, numbers_of, with_numbers
 from jaxmbd.scene.curves import component_label
@@ -86,8 +86,7 @@ class Study:
     speeds: Mapping[str, Any]
     ts: Float[np.ndarray, " times"]
     outputs: tuple[Output, ...]
-    formulation: AbstractFormulation
-    accuracy: Literal["standard", "high"]
+    integration: Integration
 
     def state(self, mechanism: Mechanism, check: bool = False) -> State:
         """Return the start of a mechanism."""
@@ -95,8 +94,7 @@ class Study:
 
     def motion(self, mechanism: Mechanism) -> Solution:
         """Return the motion of a mechanism, with a verdict if it fails."""
-        options: Any = {"formulation": self.formulation, "accuracy": self.accuracy, "throw": False}
-        return simulate(mechanism, self.state(mechanism), self.ts, **options)
+        return simulate(mechanism, self.state(mechanism), self.ts, self.integration, throw=False)
 
     def function(self, output: Output) -> Callable[[Mechanism], Scalar]:
         """Return an output as a function of the mechanism."""
@@ -118,8 +116,7 @@ def study_of(
     model: Model,
     ts: Float[np.ndarray, " times"] | None,
     outputs: Iterable[str],
-    formulation: AbstractFormulation,
-    accuracy: Literal["standard", "high"],
+    integration: Integration,
     swept: Iterable[str] = (),
 ) -> Study:
     """Return the study of a model, whose start is what the user prescribed, or the state that was assembled.
@@ -139,9 +136,7 @@ def study_of(
         found = released(mechanism, state, first)
         fixed, speeds = found["fixed"], found["speeds"]
     listed = tuple(output_of(mechanism, text) for text in outputs)
-    return Study(
-        placed(mechanism, state), fixed, speeds, np.zeros(0) if ts is None else ts, listed, formulation, accuracy
-    )
+    return Study(placed(mechanism, state), fixed, speeds, np.zeros(0) if ts is None else ts, listed, integration)
 
 
 def units_of(study: Study, names: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Commands that compute many motions: `fit`, `sweep` and `design`."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import lazy_loader
 import typer
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jaxmbd.cli import _report as report
     from jaxmbd.cli import _start as beginning
     from jaxmbd.cli import _study as studies
-    from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 else:  # `--help` loads no library that computes
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
@@ -29,10 +28,10 @@ else:  # `--help` loads no library that computes
     tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
 
 
-def formulation_of(name: str) -> "AbstractFormulation":
-    """Return the formulation of this name."""
-    check_known("formulation", [name], options.FORMULATIONS)
-    return getattr(mbd, options.FORMULATIONS[name])()
+def integration_of(formulation: str, accuracy: Literal["standard", "high"]) -> "mbd.Integration":
+    """Return the integration with the formulation of this name."""
+    check_known("formulation", [formulation], options.FORMULATIONS)
+    return mbd.Integration(formulation=getattr(mbd, options.FORMULATIONS[formulation])(), accuracy=accuracy)
 
 
 def fit(
@@ -48,14 +47,13 @@ def fit(
     """Estimate numbers of a model from measured motions, and write the fitted model."""
     if not parameter and not estimate:
         raise MechanismError("fit needs a number to estimate, such as --parameter rod.mass=0.5:2.")
-    study = studies.study_of(model, None, (), formulation_of(formulation), accuracy)
+    study = studies.study_of(model, None, (), integration_of(formulation, accuracy))
     free = studies.parameters(study.mechanism, values.ranges("--parameter", parameter))
     levels = values.numbers("--sigma", sigma)
     measured = [tables.read_table(path, study.mechanism) for path in data]
     check_known("measured quantity for --sigma", levels, [name for _, values in measured for name in values])
     experiments = [_experiment(study, *table, estimate or (), levels) for table in measured]
-    built = {"formulation": study.formulation, "accuracy": study.accuracy}
-    problem = mbd.identification.Problem(study.mechanism, experiments, free, **built)
+    problem = mbd.identification.Problem(study.mechanism, experiments, free, integration=study.integration)
     found = mbd.fit(problem, starts=starts)
     model.console.print(found.table())
     for path, rms in zip(data, found.rms(), strict=True):
@@ -94,10 +92,10 @@ def sweep(
     """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
     if not over or not output:
         raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
-    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
+    chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
     grids = values.grids("--over", over)
     space = studies.space_of(model.mechanism, grids)
-    study = studies.study_of(model, ts, output, chosen, accuracy, grids)
+    study = studies.study_of(model, ts, output, chosen, grids)
     store = model.place("sweep.zarr")
     try:
         found = mbd.sweep(study, space, store=store, overwrite=overwrite)
@@ -128,8 +126,8 @@ def design(
     if not variable:
         raise MechanismError("design needs a number that it may choose, such as --variable spring.stiffness=1:100.")
     upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
-    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
-    study = studies.study_of(model, ts, (aim, *upper, *lower), chosen, accuracy)
+    chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
+    study = studies.study_of(model, ts, (aim, *upper, *lower), chosen)
     free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
     objective, *limited = study.outputs
     sides = [*(("upper", value) for value in upper.values()), *(("lower", value) for value in lower.values())]

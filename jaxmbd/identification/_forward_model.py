@@ -1,63 +1,47 @@
 """The forward model: what the instruments read in one experiment, from the values of the unknowns."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.checks import check_controller
 from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
+from jaxmbd.analyses.simulation.settings import Adjoint, Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, usual_tolerances
-from jaxmbd.arrays import as_float
-from jaxmbd.checks import check_finite, check_number
-from jaxmbd.errors import check_known
+from jaxmbd.analyses.simulation.step_control import usual_tolerances
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import Instrument, merged
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Parameters
 from jaxmbd.state.state import State
 
-Options = dict[str, Any]  # the arguments of `simulate` that say how a motion is integrated, by name
 
-_NUMBERS = "rtol", "atol", "dtmin", "closure_tolerance"  # they are arguments of what is compiled
-
-
-def checked_options(given: Options, dtype: Any, unit_of_length: Any) -> Options:
-    """Return options with the tolerances that `simulate` would take for a mechanism of such a size.
-
-    **Raises:** `MechanismError` for values that are none.
-    """
-    check_known("accuracy", [given["accuracy"]], get_args(Accuracy))
-    controlled = (given[name] for name in ("stepsize_controller", "rtol", "atol", "control_speeds", "dtmin"))
-    check_controller(*controlled)
-    if given["closure_tolerance"] is not None:
-        check_finite("Problem", "closure_tolerance", as_float(given["closure_tolerance"]))
-        check_number("Problem", "closure_tolerance", as_float(given["closure_tolerance"]), "m, rad")
-    times = as_float(given["switching_times"])
-    check_finite("Problem", "switching_times", times, (np.size(given["switching_times"]),))
-    options = given | {"events": tuple(given["events"]), "switching_times": times}
-    if options["stepsize_controller"] is None:
-        usual = usual_tolerances(options["accuracy"], dtype, unit_of_length)
+def with_usual_tolerances(integration: Integration, dtype: Any, unit_of_length: Any) -> Integration:
+    """Return an integration with the tolerances that `simulate` would take for a mechanism of such a size. Numbers are
+    arrays, so that they are arguments of what is compiled."""
+    names = "rtol", "atol", "dtmin", "closure_tolerance"
+    numbers = {name: getattr(integration, name) for name in names}
+    if integration.stepsize_controller is None:
+        usual = usual_tolerances(integration.accuracy, dtype, unit_of_length)
         for name, tolerance in zip(("rtol", "atol"), usual, strict=True):
-            options[name] = tolerance if options[name] is None else options[name]
-    return options | {name: jnp.asarray(options[name]) for name in _NUMBERS if options[name] is not None}
+            numbers[name] = tolerance if numbers[name] is None else numbers[name]
+    return replace(integration, **{name: jnp.asarray(x) for name, x in numbers.items() if x is not None})
 
 
-def looser(options: Options) -> Options:
-    """Return options with twice the tolerances of the step sizes: motions then differ from the present ones by about
-    the errors of the integration. Constant steps are part of the model, and stay.
+def looser(integration: Integration) -> Integration:
+    """Return an integration with twice the tolerances of the step sizes: motions then differ from the present ones by
+    about the errors of the integration. Constant steps are part of the model, and stay.
 
     Source: Hairer, Nørsett, Wanner, *Solving Ordinary Differential Equations I* (1993), §II.4, tolerance
     proportionality.
     """
-    tolerances = {name: options[name] for name in ("rtol", "atol") if options[name] is not None}
-    return options | {name: 2 * value for name, value in tolerances.items()}
+    tolerances = {"rtol": integration.rtol, "atol": integration.atol}
+    return replace(integration, **{name: 2 * value for name, value in tolerances.items() if value is not None})
 
 
 class ForwardModel(eqx.Module):
@@ -65,10 +49,10 @@ class ForwardModel(eqx.Module):
 
     parameters: Parameters
     instruments: dict[str, Instrument]
-    options: Options
+    integration: Integration
 
     def motion(
-        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint
+        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint | None
     ) -> tuple[Solution, dict[str, Any], dict[str, Any]]:
         """Return the motion of one experiment, the places of the times that each channel needs, and the values of all
         parameters in this experiment."""
@@ -76,7 +60,8 @@ class ForwardModel(eqx.Module):
         ts = experiment.ts
         grids = {name: self.instruments[name].times(ts, values) for name in experiment.data if name in self.instruments}
         times, places = (ts, []) if not grids else merged([ts, *grids.values()])
-        solution = simulate(mechanism, state, times, adjoint=adjoint, throw=False, **self.options)
+        chosen = self.integration if adjoint is None else replace(self.integration, adjoint=adjoint)
+        solution = simulate(mechanism, state, times, chosen, throw=False)
         return solution, dict(zip(("", *grids), places, strict=False)), values
 
     def initial(
@@ -93,7 +78,7 @@ class ForwardModel(eqx.Module):
         return values, state, mechanism
 
     def reading(
-        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint
+        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint | None
     ) -> dict[str, Array]:
         """Return the model's values of the measured channels of one experiment."""
         return self.read(*self.motion(parameters, own, experiment, adjoint), experiment)

@@ -31,7 +31,7 @@ def identity_of_fit(problem: Problem, starts: Sequence[Unknowns]) -> dict[str, s
         "the numbers of the mechanism, its parameters and instruments": (problem.parameters, problem.instruments),
         "the starts of the search": list(starts),
         "the segments and how they join": ([x.lengths for x in problem.stacks], problem.continuity),
-        "the settings of simulate": problem.options,
+        "the settings of simulate": problem.integration,
     }
     numbers = {name: identity_of(jax.tree.leaves(eqx.filter(part, eqx.is_array))).hex() for name, part in parts.items()}
     numbers["the kind of noise"] = problem.noise

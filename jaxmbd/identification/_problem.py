@@ -5,36 +5,36 @@ With the model's readings `y(θ)`, the measurements `z` and the noise levels `σ
 logarithm of the posterior density, but for a constant.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack, get_args
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.events.event import Event
+from jaxmbd.analyses.simulation.settings import Adjoint, Integration, Settings, chosen_integration
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
 from jaxmbd.arrays import as_float
-from jaxmbd.checks import check_count, check_finite, check_instance, check_mapping, check_number
+from jaxmbd.checks import check_count, check_finite, check_mapping, check_number
 from jaxmbd.errors import check_known
 from jaxmbd.identification._data import check_data, check_names, experiments_of, listed, samples_of
 from jaxmbd.identification._error_growth import growth_of_errors, segments_for, shooting_text
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._forward_model import ForwardModel, Options, checked_options, looser
+from jaxmbd.identification._forward_model import ForwardModel, looser, with_usual_tolerances
 from jaxmbd.identification._instruments import Instrument
 from jaxmbd.identification._likelihood import Likelihood, Noise, log_prior, prior_residuals
 from jaxmbd.identification._losses import Loss
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, stacked
 from jaxmbd.identification._unknowns import Unknowns, bounds_of, check_alike, names_of_own, start_of
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Build, Free, Parameters, check_within, collect, start_like
 from jaxmbd.parameters.places import Where
+
+# Keywords of `Problem` that are no settings.
+_OWN = "instruments", "inputs", "loss", "loss_scale", "noise", "segments", "continuity"
 
 
 class Problem(eqx.Module):
@@ -67,8 +67,7 @@ class Problem(eqx.Module):
     - `continuity`: the standard deviation of the jumps between segments, which also stands for what the model cannot
       explain, of angles in radians, of lengths and speeds in units that suit the mechanism: metres and seconds for one
       of about a metre. Zero: without jumps (to 1e-7);
-    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `dtmin`,
-      `events`, `max_events`, `switching_times`, `max_steps`, `closure_tolerance`: as for `simulate`.
+    - `integration`: how motions are integrated, an `Integration`; or `settings` by name, as for `simulate`.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or own values that belong nowhere.
     """
@@ -92,38 +91,21 @@ class Problem(eqx.Module):
         noise: Noise = "given",
         segments: int | Literal["auto"] = 1,
         continuity: float | int = 0.0,
-        formulation: AbstractFormulation | None = None,
-        solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
-        accuracy: Accuracy = "standard",
-        stepsize_controller: dfx.AbstractStepSizeController | None = None,
-        control_speeds: bool = False,
-        rtol: float | int | None = None,
-        atol: float | int | None = None,
-        dt0: float | int | None = None,
-        dtmin: float | int | None = None,
-        events: Iterable[Event] = (),
-        max_events: int = 32,
-        switching_times: Any = (),
-        max_steps: int = 2**16,
-        closure_tolerance: float | None = None,
+        integration: Integration | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
         check_known("loss", [loss], get_args(Loss))
         check_known("noise", [noise], get_args(Noise))
         _check_numbers(loss_scale, continuity)
-        check_instance("Problem: events", events, Iterable, "a sequence of events, [Event(...)]")
         check_mapping("instruments", instruments, "{'gyro': Instrument('arm.omega')}")
-        options = {
-            "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
-            "stepsize_controller": stepsize_controller, "control_speeds": control_speeds, "rtol": rtol, "atol": atol,
-            "dt0": dt0, "dtmin": dtmin, "events": events, "max_events": max_events, "switching_times": switching_times,
-            "closure_tolerance": closure_tolerance,
-        }  # fmt: skip
+        chosen = chosen_integration("Problem", integration, settings, _OWN)
         parameters, given, measured = collect(mechanism, free, inputs), dict(instruments or {}), listed(experiments)
         check_data(parameters, given, measured)
         if segments != "auto":
             check_count("Problem: segments", segments, 1)
-        options = checked_options(options, measured[0].ts.dtype, parameters.unit_of_length(measured[0].own))
-        self.model = ForwardModel(parameters, given, options)
+        unit_of_length = parameters.unit_of_length(measured[0].own)
+        settled = with_usual_tolerances(chosen, measured[0].ts.dtype, unit_of_length)
+        self.model = ForwardModel(parameters, given, settled)
         self.likelihood = Likelihood(loss, float(loss_scale), noise)
         self.stacks, self.continuity = stacked(measured), float(continuity)
         if segments == "auto":
@@ -146,9 +128,9 @@ class Problem(eqx.Module):
         return self.model.instruments
 
     @property
-    def options(self) -> Options:
-        """How motions are integrated: the arguments of `simulate` by name."""
-        return self.model.options
+    def integration(self) -> Integration:
+        """How motions are integrated, with the tolerances that `simulate` takes for a mechanism of such a size."""
+        return self.model.integration
 
     @property
     def noise(self) -> Noise:
@@ -249,7 +231,7 @@ class Problem(eqx.Module):
 
     def with_looser_steps(self) -> "Problem":
         """Return the problem with twice the tolerances of the step sizes."""
-        return eqx.tree_at(lambda p: p.model.options, self, looser(self.options))
+        return eqx.tree_at(lambda p: p.model.integration, self, looser(self.integration))
 
     # --- the model and its residuals --------------------------------------------------------------------
 
@@ -257,7 +239,7 @@ class Problem(eqx.Module):
         """Return the mechanism for the shared parameters."""
         return self.parameters.mechanism_at({**self.parameters.fixed, **theta.parameters})
 
-    def simulate(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[Solution, ...]:
+    def simulate(self, theta: Unknowns, adjoint: Adjoint | None = None) -> tuple[Solution, ...]:
         """Return the motions of each stack of experiments, with the experiments on the first axis."""
         alone = lambda own, experiment: self.model.motion(theta.parameters, own, experiment, adjoint)[0]  # noqa: E731
         return tuple(
@@ -265,14 +247,14 @@ class Problem(eqx.Module):
             for own, stack in zip(theta.experiments, self.stacks, strict=True)
         )
 
-    def readings(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[dict[str, Array], ...]:
+    def readings(self, theta: Unknowns, adjoint: Adjoint | None = None) -> tuple[dict[str, Array], ...]:
         """Return the model's values of the measured channels for each stack, `(experiments, samples, ...)`."""
         alone = lambda own, experiment: self.model.reading(theta.parameters, own, experiment, adjoint)  # noqa: E731
         return tuple(
             jax.vmap(alone)(own, stack.experiment) for own, stack in zip(theta.experiments, self.stacks, strict=True)
         )
 
-    def residuals(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, " rows"]:
+    def residuals(self, theta: Unknowns, adjoint: Adjoint | None = None) -> Float[Array, " rows"]:
         """Return the residuals of all experiments, stack by stack: `(model − measured) / σ`, zero for missing samples,
         whitened for coloured noise and transformed for a robust loss (`½ Σ r²` is then the loss)."""
         pairs, residual = zip(self.readings(theta, adjoint), self.stacks, strict=True), self.likelihood.residual
@@ -286,7 +268,7 @@ class Problem(eqx.Module):
         """Return the logarithm of the prior density; zero for parameters that have no prior."""
         return log_prior(self.parameters, theta)
 
-    def log_likelihood(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
+    def log_likelihood(self, theta: Unknowns, adjoint: Adjoint | None = None) -> Float[Array, ""]:
         """Return the logarithm of the density of the measurements for given unknowns.
 
         With a robust loss it is `−½ Σ ρ(r²)`, without the constant that would make its integral one.
@@ -294,7 +276,7 @@ class Problem(eqx.Module):
         pairs, density = zip(self.readings(theta, adjoint), self.stacks, strict=True), self.likelihood.log_density
         return sum((jnp.sum(jax.vmap(density)(x, stack.experiment)) for x, stack in pairs), jnp.zeros(()))
 
-    def objective(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
+    def objective(self, theta: Unknowns, adjoint: Adjoint | None = None) -> Float[Array, ""]:
         """Return what a fit minimises: half the sum of the squares of all residuals, without jumps between segments."""
         r = jnp.concatenate([self.residuals(theta, adjoint), self.prior_residuals(theta)])
         return 0.5 * jnp.sum(r**2)

@@ -110,7 +110,7 @@ def residual_tests(
     count = sum(len(r) for parts in series.values() for r in parts)
     if count < _FEWEST * max(estimated, 1.0):
         return ()
-    rtol, found = problem.options["rtol"], []
+    rtol, found = problem.integration.rtol, []
     explained = max(_EXPLAINED, 0.0 if rtol is None else _PER_TOLERANCE * float(np.max(np.asarray(rtol))))
     limit = _SIGNIFICANT / max(len(series), 1)
     for name, parts in series.items():

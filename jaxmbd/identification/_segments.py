@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.simulation.step_control import Adjoint
+from jaxmbd.analyses.simulation.settings import Adjoint
 from jaxmbd.arrays import constant
 from jaxmbd.checks import check_instance
 from jaxmbd.identification._checkpoint import Checkpoint
@@ -86,7 +86,7 @@ def _ends(problem: Problem, own: dict[str, Array], stack: Stack) -> Array:
     return jax.vmap(end)(own, stack.experiment)
 
 
-def jump_residuals(problem: Problem, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, " rows"]:
+def jump_residuals(problem: Problem, theta: Unknowns, adjoint: Adjoint | None = None) -> Float[Array, " rows"]:
     """Return the jumps between segments in units of their standard deviation, `problem.continuity`: none of problems
     without segments."""
 

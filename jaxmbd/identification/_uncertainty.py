@@ -156,8 +156,8 @@ def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:
     integration changes, and at least the relative tolerance. Constant steps are part of the model, and have none."""
     assert minimum.linearised is not None
     lengths = np.linalg.norm(dense(minimum.linearised)[0], axis=0)
-    controller = problem.options["stepsize_controller"]
-    rtol = controller.rtol if isinstance(controller, dfx.PIDController) else problem.options["rtol"]
+    controller = problem.integration.stepsize_controller
+    rtol = controller.rtol if isinstance(controller, dfx.PIDController) else problem.integration.rtol
     is_constant = isinstance(controller, dfx.ConstantStepSize | dfx.StepTo)
     nominal = np.diag(np.asarray(0.0 if is_constant or rtol is None else rtol, float) * lengths)
     return nominal if minimum.nearby is None else np.concatenate([

@@ -269,5 +269,5 @@ def test_a_fit_does_not_depend_on_the_size() -> None:
             mechanism, experiment, {"k": mbd.identification.Parameter(lambda m: m["k"].stiffness)}
         )
         found.append(mbd.fit(problem).parameters["k"])
-        np.testing.assert_allclose(float(problem.options["atol"]), 1e-10 * L, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(problem.integration.atol), 1e-10 * L, rtol=1e-12)
     np.testing.assert_allclose(found, 100.0, rtol=1e-6)

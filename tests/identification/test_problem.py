@@ -269,9 +269,9 @@ def test_options_of_simulate_are_checked_and_kept() -> None:
         with pytest.raises(mbd.MechanismError, match=next(iter(wrong))):
             Problem(pendulum(), one, FREE, **wrong)  # pyright: ignore[reportArgumentType]
     given = {"dtmin": 1e-9, "switching_times": [0.3], "closure_tolerance": 1e-3}
-    kept = Problem(pendulum(), one, FREE, **given).options
+    kept = Problem(pendulum(), one, FREE, **given).integration
     for name, value in given.items():
-        np.testing.assert_array_equal(kept[name], value)
+        np.testing.assert_array_equal(getattr(kept, name), value)
 
 
 # --- what experiments have of their own -----------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.analyses.simulation.step_control import ErrorControl, default_controller
+from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
 from tests.marks import in_both_coordinates, slow_but
@@ -34,7 +34,7 @@ class Constant(dfx.ConstantStepSize):
 
 def twins(ts: Any, **changes: Any) -> tuple[dfx.PIDController, PID]:
     """The default controller, with changes, and the same for diffrax."""
-    ours = dataclasses.replace(default_controller(ts, ErrorControl()), **changes)  # pyright: ignore
+    ours = dataclasses.replace(default_controller(mbd.Integration(), ts), **changes)  # pyright: ignore
     return ours, PID(**{field.name: getattr(ours, field.name) for field in dataclasses.fields(ours)})
 
 

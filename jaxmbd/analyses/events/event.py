@@ -182,8 +182,9 @@ class Event(eqx.Module):
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 
 
-def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tuple[Event, ...]:
-    """The events as a tuple; raise for events that do not fit the mechanism."""
+def checked_events(events: Any, room: Any) -> tuple[Event, ...]:
+    """The events as a tuple; raise for what is none, and unless `room` is the number of crossings to keep room for."""
+    check_count("max_events", room, 1)
     if isinstance(events, Event | str) or not isinstance(events, Iterable):
         shown = f"[{events.name}]" if isinstance(events, Event) else "[Event(name, quantity, below=0.0)]"
         got = "one Event" if isinstance(events, Event) else repr(events)
@@ -196,10 +197,14 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise MechanismError(f"Two events are named {sorted(repeated)[0]!r}; each needs a name of its own.")
-    if not checked:
-        return ()
-    check_count("max_events", room, 1)
-    latches = [event.name for event in checked if isinstance(event.then, Latch)]
+    return checked
+
+
+def check_events(mechanism: Mechanism, events: Sequence[Event]) -> None:
+    """Raise for events that do not fit the mechanism."""
+    if not events:
+        return
+    latches = [event.name for event in events if isinstance(event.then, Latch)]
     equations, known = Equations(mechanism), channel_units(mechanism)
     taken = [name for name in latches if effort_of(name) in known]
     if taken:
@@ -207,7 +212,7 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
             f"Event {taken[0]!r}: {effort_of(taken[0])!r} would be the effort of its latch and that of the part "
             f"{taken[0]!r}; give the event another name."
         )
-    for event in checked:
+    for event in events:
         _check_quantity(equations, event, event.quantity, [*map(effort_of, latches)])
         along = event.then.along(event.quantity)
         if along is not None:
@@ -218,7 +223,6 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
             event.then.latches if isinstance(event.then, Release) else (),
             latches,
         )
-    return checked
 
 
 def _check_quantity(equations: Equations, event: Event, of: Quantity, efforts: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict,
     verdict_at_start,
 )
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Number, Scalar
 from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.engine.machine.gpu import launcher
 from jaxmbd.engine.upstream.jax_internals import default_platform
@@ -60,8 +60,9 @@ _REVERSE_ONLY = (
 )
 
 
-class IntegrationSettings(eqx.Module):
-    """The settings of an integration.
+class SettledIntegration(eqx.Module):
+    """An `Integration` with all that was left open settled for a mechanism and its times, and what else `simulate` was
+    asked for.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the
     compiled program raises; `continued`: true if the state is that of a motion before; `known`: true if all values are
@@ -76,7 +77,7 @@ class IntegrationSettings(eqx.Module):
     events: tuple[Event, ...]
     max_events: int
     switching: Array | None
-    dt0: float | int | Array | None
+    dt0: Number | None
     max_steps: int
     tolerance: Any
     meter: dfx.AbstractProgressMeter
@@ -90,7 +91,7 @@ class IntegrationSettings(eqx.Module):
 @cached_on_disk
 def integrate(
     model: Mechanism | Equations, rows: RowSelection | None, formulation: AbstractFormulation, state: State, ts: Array,
-    settings: IntegrationSettings,
+    settings: SettledIntegration,
 ) -> tuple[dict[str, Any], StartVerdict, MotionEnd]:  # fmt: skip
     """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
 
@@ -139,7 +140,7 @@ def integrate(
 
 
 def _steps_of(
-    settings: IntegrationSettings, switches: SwitchingTimes | None, equations: Equations,
+    settings: SettledIntegration, switches: SwitchingTimes | None, equations: Equations,
     formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None,
 ) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
     """The steps of a motion that the virtual machine can run as a whole, and its parameters; `None` for any other.
@@ -160,7 +161,7 @@ def _steps_of(
 
 
 def _explicit_steps(
-    settings: IntegrationSettings, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
+    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
 ) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
     """The same where there is no obstacle; `None` if the right-hand side is no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
@@ -181,7 +182,7 @@ def _explicit_steps(
 
 
 def _obstacle(
-    settings: IntegrationSettings, switches: SwitchingTimes | None, formulation: AbstractFormulation,
+    settings: SettledIntegration, switches: SwitchingTimes | None, formulation: AbstractFormulation,
     event: dfx.Event | None,
 ) -> str:  # fmt: skip
     """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side; empty if it can."""
@@ -228,7 +229,7 @@ def _unpacked(given: Any, static: Any, y: Array) -> tuple[Equations, AbstractFor
 
 
 def _solve(
-    settings: IntegrationSettings, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
+    settings: SettledIntegration, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
     formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None,
 ) -> dfx.Solution:  # fmt: skip
     """Integrate a motion, or a segment of one, by diffrax."""

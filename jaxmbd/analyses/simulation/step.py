@@ -1,6 +1,8 @@
 """One step of a loop that is the user's own: a controller with a memory, the rollouts of a policy."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Unpack
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import numpy as np
 
 from jaxmbd.analyses.events.changes import Change, Switch
 from jaxmbd.analyses.events.event import Event, Latch, Release
+from jaxmbd.analyses.simulation.settings import Integration, Settings, chosen_integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_number
@@ -20,7 +23,17 @@ _LASTING = (Latch, Release, Switch, Change)  # actions after which a motion has 
 _MOST_STEPS = 256  # of the solver: a gradient through a loop keeps room for as many in each of its passes
 
 
-def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> State:
+def step(
+    mechanism: Mechanism,
+    state: State,
+    dt: Number,
+    integration: Integration | None = None,
+    *,
+    continued: bool = True,
+    progress: bool = False,
+    throw: bool = True,
+    **settings: Unpack[Settings],
+) -> State:
     """Return the state at `t + dt`: `simulate(mechanism, state, [t, t + dt], continued=True).state(-1)`.
 
     It has the structure of `state`, so that it is the carry of `jax.lax.scan`, `cond` and `while_loop`. All of
@@ -32,10 +45,11 @@ def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> Sta
 
     - `mechanism`, and a `state` from `assemble` or a motion;
     - `dt`: the interval `[s]`; the solver takes as many steps for it as it needs;
-    - `settings`: those of `simulate`, by name. `max_steps` is 256 by default, since a gradient through a loop keeps
-      room for as many in each pass: give the number where it is known. `solver=jaxmbd.RungeKutta4(), dt0=dt` takes
-      constant steps, which are cheap. `throw=False` raises no error: `state.result` is the verdict, which later steps
-      keep, and values are NaN.
+    - `integration`, an `Integration`, or `settings` by name, as for `simulate`. `max_steps` is 256 by default, since a
+      gradient through a loop keeps room for as many in each pass: give the number where it is known.
+      `solver=jaxmbd.RungeKutta4(), dt0=dt` takes constant steps, which are cheap;
+    - `continued=False` asks that joints are closed as `assemble` closes them; `progress`: show a progress bar;
+    - `throw=False` raises no error: `state.result` is the verdict, which later steps keep, and values are NaN.
 
     **Returns:** a `State`.
 
@@ -53,21 +67,23 @@ def step(mechanism: Mechanism, state: State, dt: Number, **settings: Any) -> Sta
     duration = as_float(dt)
     check_finite("step", "dt", duration)
     check_number("step", "dt", duration, "s")
-    _check_memory(settings)
+    if "quadratures" in settings:
+        raise MechanismError("step: a State holds no quadratures. Read them from simulate over the interval.")
+    chosen = chosen_integration("step", integration, settings, ("continued", "progress", "throw"))
+    _check_memory(chosen.events)
+    if chosen.max_steps is None:
+        chosen = replace(chosen, max_steps=_MOST_STEPS)
     lib = np if is_concrete(state.t, duration) else jnp
     ts = lib.asarray(state.t) + lib.stack([lib.zeros_like(duration), duration]).astype(state.q.dtype)
-    end = simulate(mechanism, state, ts, **{"continued": True, "max_steps": _MOST_STEPS, **settings}).state(-1)
+    end = simulate(mechanism, state, ts, chosen, continued=continued, progress=progress, throw=throw).state(-1)
     values = lambda s: (s.t, s.q, s.v, s.z, s.result)  # noqa: E731
     return eqx.tree_at(values, state, values(end))
 
 
-def _check_memory(settings: dict[str, Any]) -> None:
-    """Raise for settings that leave a memory which a `State` does not hold."""
-    if settings.get("quadratures"):
-        raise MechanismError("step: a State holds no quadratures. Read them from simulate over the interval.")
-    events = settings.get("events", ())
-    for event in events if isinstance(events, list | tuple) else ():
-        if isinstance(event, Event) and isinstance(event.then, _LASTING):
+def _check_memory(events: Sequence[Event]) -> None:
+    """Raise for events that leave a memory which a `State` does not hold."""
+    for event in events:
+        if isinstance(event.then, _LASTING):
             raise MechanismError(
                 f"step: what the event {event.name!r} changes, by {type(event.then).__name__}, would end with the "
                 "step, since a State does not hold it. Simulate the whole span, or change the mechanism in your loop."

@@ -2,16 +2,16 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float, is_concrete
-from jaxmbd.checks import check_finite, check_number
-from jaxmbd.errors import MechanismError, is_one_of
+from jaxmbd.analyses.simulation.settings import Accuracy, Adjoint, Integration
+from jaxmbd.arrays import Number, Scalar, is_concrete
+from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
@@ -25,37 +25,23 @@ TOLERANCES = {
     ("high", False): (1e-6, 1e-7),
 }
 
-Accuracy = Literal["standard", "high"]
-Adjoint = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
-
-
-@dataclasses.dataclass(frozen=True)
-class ErrorControl:
-    """What a user says of the default step-size controller (see `simulate`), and the mechanism's unit of length [m]."""
-
-    accuracy: Accuracy = "standard"
-    rtol: Any = None
-    atol: Any = None
-    dtmin: Any = None
-    control_speeds: bool = False
-    length: Any = 1.0
-
 
 def stepping(
-    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, at_least_as_often: bool
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:
-    """The solver and the step-size controller, those passed to `simulate` or the default ones.
+    integration: Integration, ts: Any, length: Any
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
+    """The solver and the step-size controller that were asked for, or the default ones; `length`: the mechanism's unit
+    of length [m].
 
-    `at_least_as_often`: limit the steps of a default controller to the average interval of the times.
+    With events, the steps of a default controller are limited to the average interval of the times.
     """
-    if not is_one_of(control.accuracy, ("standard", "high")):
-        raise MechanismError(f"accuracy must be 'standard' or 'high', got {control.accuracy!r}.")
-    solver = _solver(solver)
-    controller = _user_controller(solver, controller, dt0)
+    solver = integration.solver
+    if not isinstance(solver, dfx.AbstractSolver):
+        solver = dfx.Dopri8() if solver is None else Radau()
+    controller = _given_controller(solver, integration.stepsize_controller, integration.dt0)
     _check_iteration(solver, controller)
     if controller is None:
-        controller = default_controller(ts, control, gentle=isinstance(solver, Radau))
-        if at_least_as_often:
+        controller = default_controller(integration, ts, length, gentle=isinstance(solver, Radau))
+        if integration.events:
             longest = (ts[-1] - ts[0]) / (len(ts) - 1)
             controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
     if isinstance(solver, Radau) and isinstance(controller, dfx.PIDController):
@@ -63,25 +49,9 @@ def stepping(
     return solver, controller
 
 
-def _solver(solver: Any) -> dfx.AbstractSolver:
-    """The solver, by default `Dopri8`."""
-    if solver is None or solver == "stiff":
-        solver = dfx.Dopri8() if solver is None else Radau()
-    if isinstance(solver, dfx.AbstractSolver):
-        return solver
-    raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
-
-
-def _user_controller(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
+def _given_controller(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
     """The user's controller, or constant steps for a solver without error estimate; `None` for the default one."""
-    if isinstance(controller, dfx.StepTo):
-        if dt0 is not None:
-            raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
-        return controller
-    if dt0 is not None:
-        check_finite("simulate", "dt0", as_float(dt0))
-        check_number("simulate", "dt0", as_float(dt0), "s")
-    if isinstance(solver, dfx.AbstractAdaptiveSolver):
+    if isinstance(controller, dfx.StepTo) or isinstance(solver, dfx.AbstractAdaptiveSolver):
         return controller
     if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
         got, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
@@ -101,7 +71,7 @@ def _check_iteration(solver: dfx.AbstractSolver, controller: dfx.AbstractStepSiz
         )
 
 
-def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | Array | None) -> Scalar | None:
+def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: Number | None) -> Scalar | None:
     """The size of the first step [s]; `None` if the controller prescribes the ends of the steps."""
     if isinstance(controller, dfx.StepTo):
         return None
@@ -115,22 +85,25 @@ def usual_tolerances(accuracy: Accuracy, dtype: Any, length: Any) -> tuple[float
     return rtol, atol * (np if is_concrete(length) else jnp).minimum(length, 1.0)
 
 
-def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) -> dfx.PIDController:
+def default_controller(
+    integration: Integration, ts: Any, length: Any = 1.0, *, gentle: bool = False
+) -> dfx.PIDController:
     """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
     It fails at steps smaller than `dtmin`, by default if they tend to zero, while they still change the time.
     `gentle`: limit the change of the step size to small factors, for implicit solvers, whose error is infinite if their
     iteration has not converged.
     """
-    default, given = usual_tolerances(control.accuracy, ts.dtype, control.length), (control.rtol, control.atol)
+    default, dtmin = usual_tolerances(integration.accuracy, ts.dtype, length), integration.dtmin
+    given = integration.rtol, integration.atol
     tolerances = [usual if own is None else own for own, usual in zip(given, default, strict=True)]
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in tolerances)
-    norm = state_norm if control.control_speeds else position_norm
+    norm = state_norm if integration.control_speeds else position_norm
     numbers, times = (np, np.asarray(ts)) if is_concrete(ts) else (jnp, ts)  # NumPy compiles nothing
     largest = numbers.maximum(times[-1] - times[0], numbers.maximum(abs(times[0]), abs(times[-1])))
     smallest = largest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
-    if control.dtmin is not None:
-        smallest = (numbers if is_concrete(control.dtmin) else jnp).maximum(smallest, control.dtmin).astype(ts.dtype)
+    if dtmin is not None:
+        smallest = (numbers if is_concrete(dtmin) else jnp).maximum(smallest, dtmin).astype(ts.dtype)
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 
@@ -166,12 +139,8 @@ def error_weights(y: Sequence[Array], speeds: bool) -> Float[np.ndarray, " n"]:
     return np.concatenate([np.full(len(part), weight) for part, weight in zip(y, each, strict=True)])
 
 
-def chosen_adjoint(derivative: Adjoint) -> dfx.AbstractAdjoint:
+def chosen_adjoint(adjoint: Adjoint) -> dfx.AbstractAdjoint:
     """The adjoint for the kind of derivatives requested."""
-    if isinstance(derivative, dfx.AbstractAdjoint):
-        return derivative
-    if derivative in ("any", "reverse"):
-        return DiscreteAdjoint()
-    if derivative == "forward":
-        return dfx.ForwardMode()
-    raise MechanismError(f"adjoint must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
+    if isinstance(adjoint, dfx.AbstractAdjoint):
+        return adjoint
+    return dfx.ForwardMode() if adjoint == "forward" else DiscreteAdjoint()
