@@ -99,6 +99,8 @@ def invalidated(ok: Bool[Array, "*batch"], value: Array, inputs: Any) -> Array:
     numbers do not contribute are unchanged, since zero cotangents are not multiplied by NaN: a loss may leave out
     failed instances by a single `jnp.where(result == RESULTS.successful, loss, 0.0)`.
     """
+    if value.size == 0:  # such as the states of parts where there are none: JAX batches its value and not its tangent
+        return value
     ok = jnp.reshape(ok, ok.shape + (1,) * (value.ndim - ok.ndim))
     return _invalidated((jax.lax.stop_gradient(ok), value), inputs)
 
