@@ -205,7 +205,7 @@ def test_what_a_state_cannot_hold_is_refused() -> None:
     with pytest.raises(MechanismError, match="the event 'catch' changes, by Latch, would end with the step"):
         mbd.step(mechanism, start, 0.1, events=[catch])
     with pytest.raises(MechanismError, match="holds no quadratures"):
-        mbd.step(mechanism, start, 0.1, quadratures=["energy"])
+        mbd.step(mechanism, start, 0.1, quadratures=["energy"])  # pyright: ignore[reportCallIssue]
     for dt, text in ((0.0, "positive"), (-0.1, "positive"), (np.nan, "finite"), (np.ones(2), "shape")):
         with pytest.raises(MechanismError, match=text):
             mbd.step(mechanism, start, dt)

@@ -15,7 +15,7 @@ from jaxmbd.cli._study import study_of
 from jaxmbd.cli._values import Grid
 from tests.cli.test_cli import run, said
 
-STABILIZED = mbd.Stabilized()
+STANDARD, HIGH = mbd.Integration(), mbd.Integration(accuracy="high")
 LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2", "--at-least", "tip.y:max=-0.1"]
 
 
@@ -56,7 +56,7 @@ def test_patterns_free_each_match_for_itself_and_sweep_all_together(swing: str) 
     places = [f"{marker}.position[1]" for marker in ("O.a", "O.b", "tip.at")]
     assert list(found) == ["rod.mass", *places]
     assert [float(found[name].start) for name in found] == [1.0, 0.0, 0.0, 0.0]
-    study = studies.study_of(load(swing), np.linspace(0.0, 0.1, 3), ["tip.y:final"], STABILIZED, "standard", ["*.mass"])
+    study = studies.study_of(load(swing), np.linspace(0.0, 0.1, 3), ["tip.y:final"], STANDARD, ["*.mass"])
     both, one = study({"*.mass": 1.7}), study({"rod.mass": 1.7})
     assert both["tip.y.final"] == one["tip.y.final"] != study({})["tip.y.final"]
     with pytest.raises(mbd.MechanismError, match=r"'rod\.mass' is given twice, the last time by 'rod\.mass'"):
@@ -182,7 +182,7 @@ def test_a_sweep_of_one_start_value_keeps_the_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Those that depend on it give way, which is said."""
-    study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], STABILIZED, "high", swept)
+    study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], HIGH, swept)
     assert (study.fixed, study.speeds) == (fixed, speeds)
     text = f"--over {', '.join(swept)} replaces what is prescribed and depends on it: {replaced}."
     assert said(capsys.readouterr().err) == (text if replaced else "")
@@ -191,7 +191,7 @@ def test_a_sweep_of_one_start_value_keeps_the_others(
 def test_a_sweep_from_a_state_in_a_file_keeps_its_other_values(tmp_path: Path) -> None:
     path, start = str(tmp_path / "double.toml"), ["--set", "O.angle=0.2", "--set", "A.angle=0.5"]
     assert run("convert", "double-pendulum", path, "--coordinates", "joint", *start)[0] == 0
-    study = study_of(load(path), np.array([0.0, 1e-6]), ["A.angle", "upper.theta"], STABILIZED, "high", ["upper.theta"])
+    study = study_of(load(path), np.array([0.0, 1e-6]), ["A.angle", "upper.theta"], HIGH, ["upper.theta"])
     assert study.fixed == pytest.approx({"A.angle": 0.5})
     assert study.speeds == pytest.approx({"O.angle_rate": -3.0, "A.angle_rate": -1.0})
     found = study({"upper.theta": 0.7})

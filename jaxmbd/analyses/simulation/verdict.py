@@ -24,7 +24,7 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.time_scales import time_scales_at
-from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.arrays import Number, Scalar, frozen
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.body_laws import sided_joints
@@ -83,7 +83,7 @@ class MotionEnd(eqx.Module):
     violation: Float[Array, " m"]
 
 
-def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -> Bool[Array, ""]:
+def times_are_valid(ts: Array, start: Scalar, dt0: Number | None) -> Bool[Array, ""]:
     """The conditions of `check_times` on times and on a first step, for traced values."""
     near = jnp.abs(ts[0] - start) <= START_OFF * (ts[-1] - ts[0])
     valid = jnp.all(jnp.isfinite(ts)) & jnp.all(jnp.diff(ts) > 0) & near
