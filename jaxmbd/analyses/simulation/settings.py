@@ -88,8 +88,9 @@ class Integration(eqx.Module):
 
     **Raises:** `MechanismError` for an unknown setting, or a value that cannot be one.
 
+        >>> from dataclasses import replace
         >>> fine = mbd.Integration(rtol=1e-10, atol=1e-12, solver="stiff")
-        >>> print(dataclasses.replace(fine, rtol=1e-11))
+        >>> print(replace(fine, rtol=1e-11))
         Integration(solver='stiff', rtol=1e-11, atol=1e-12)
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> start = mbd.assemble(pendulum, {"O.angle": 0.0})
