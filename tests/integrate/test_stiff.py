@@ -254,9 +254,6 @@ def test_the_iteration_follows_the_tolerance() -> None:
     np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)
 
 
-NONE = jnp.zeros(0)  # no states of parts
-
-
 def test_thresholds_of_the_iteration() -> None:
     for tolerance, close, stalled in ((1e-4, 1e-12, 1e-9), (1e-11, 1e-13, 1e-12), (1e-15, 1e-14, 1e-13)):
         np.testing.assert_allclose(thresholds(jnp.asarray(tolerance), 8), (close, stalled), rtol=1e-12)
@@ -270,8 +267,8 @@ def test_an_iteration_that_converges_slowly_ends_within_its_error() -> None:
     body = pl.Body("body", 2.0, 0.1)
     equations = mbd.Equations(pl.Mechanism([body], [], [pl.Gravity()], floating=True))
     q, v = jnp.zeros(3).at[0].set(1.0), jnp.array([3.0, 4.0, 0.5])
-    step = RadauStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, NONE, 3)
-    start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 0)), jnp.zeros((3, 0)))
+    step = RadauStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, None, 3)
+    start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), None, jnp.zeros((3, 0)))
     linear = LinearizedStages(step, start)
     exact, _ = solve_stages(step, start, linear, jnp.asarray(1e-12))
     off = eqx.tree_at(lambda s: s.v, exact, exact.v * (1 + 1e-9))
@@ -293,8 +290,8 @@ def test_derivatives_of_stages_where_rows_repeat_one_another() -> None:
     assert equations.redundant
 
     def stages(h: Any) -> StageValues:
-        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, NONE, 3)
-        start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), jnp.zeros((3, 0)), jnp.zeros((3, 4)))
+        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, None, 3)
+        start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), None, jnp.zeros((3, 4)))
         return solve_stages(step, start, LinearizedStages(step, start), jnp.asarray(1e-12))[0]
 
     h, change = jnp.asarray(0.05), 1e-4
@@ -331,7 +328,7 @@ def test_the_first_guess_continues_the_accelerations() -> None:
             as_array=jnp.asarray,
             q=jnp.zeros(2),
             v=v,
-            z=NONE,
+            z=None,
             reached=lambda x: x.q,
         )
         gain = [np.polyint(f)(h * (1 + ratio * method.nodes)) - np.polyint(f)(h) for f in curves]

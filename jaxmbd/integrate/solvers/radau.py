@@ -66,7 +66,7 @@ class LastStep(eqx.Module):
 
     h: Scalar
     a: Float[Array, "n nv"]
-    zdot: Float[Array, "n nz"]
+    zdot: Float[Array, "n nz"] | None
     lam: Float[Array, " m"]
 
     def guess(self, step: RadauStep) -> StageValues:
@@ -78,7 +78,7 @@ class LastStep(eqx.Module):
         stages = StageValues(
             jnp.broadcast_to(step.q, (step.count, *step.q.shape)),
             ahead(step.v, self.a),
-            ahead(step.z, self.zdot),
+            None if step.z is None else ahead(step.z, self.zdot),
             jnp.broadcast_to(self.lam, (step.count, *self.lam.shape)),
         )
         return eqx.tree_at(lambda s: s.q, stages, step.reached(stages))
@@ -128,24 +128,29 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
             raise MechanismError("Radau solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...).")
         nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
-        a, zdot = nothing(self.stages, len(y0[1])), nothing(self.stages, len(args[0].mechanism.own_states))
-        return LastStep(jnp.ones_like(t0), a, zdot, nothing(args[0].m))
+        states = len(args[0].mechanism.own_states)
+        zdot = nothing(self.stages, states) if states else None
+        return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
 
     def step(
         self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: LastStep, made_jump: Any
     ) -> tuple[Any, Any, dict[str, Any], LastStep, dfx.RESULTS]:
         equations, (q, v, integrated) = args[0], y0
-        z, integrals = jnp.split(integrated, [len(equations.mechanism.own_states)])
-        step = RadauStep(equations, t0, t1 - t0, q, v, z, self.stages)
+        states = len(equations.mechanism.own_states)
+        z, integrals = jnp.split(integrated, [states])
+        step = RadauStep(equations, t0, t1 - t0, q, v, z if states else None, self.stages)
         guess, linear = _starting_values(step, solver_state)
         tolerance = jnp.inf if self.tolerance is None else self.tolerance
         stages, converged = solve_stages(step, guess, linear, jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype)))
         qdot, a, zdot = step.rates(stages)
         integrands = _integrands(terms, step, stages, integrals, args)
-        slopes = qdot, a, jnp.concatenate([zdot, integrands], axis=1)
+        slopes = qdot, a, integrands if zdot is None else jnp.concatenate([zdot, integrands], axis=1)
         more = _start_slope_error(terms, y0, args, *frozen((step, linear, slopes, stages)))
         integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
-        y1 = *_project(equations, t1, stages.q[-1], stages.v[-1]), jnp.concatenate([stages.z[-1], integrals])
+        y1 = (
+            *_project(equations, t1, stages.q[-1], stages.v[-1]),
+            integrals if stages.z is None else jnp.append(stages.z[-1], integrals),
+        )
         valid = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
         error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), more)
         dense = {"y0": y0, "y1": y1, "slopes": jax.tree.map(lambda k: step.h * k, slopes), "more": more}
@@ -163,6 +168,8 @@ def _integrands(terms: Any, step: RadauStep, stages: StageValues, integrals: Arr
     """The integrands of the quadratures at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
+    if stages.z is None:
+        return jax.vmap(lambda t, q, v: terms.vf(t, (q, v, integrals), args)[2])(step.times, stages.q, stages.v)
     rates = lambda t, q, v, z: terms.vf(t, (q, v, jnp.append(z, integrals)), args)[2]  # noqa: E731
     return jax.vmap(rates)(step.times, stages.q, stages.v, stages.z)[:, stages.z.shape[1] :]
 
@@ -179,9 +186,12 @@ def _start_slope_error(
     start, at_start, nv = terms.vf(step.t, frozen(y0), frozen(args)), step.as_array(step.tableau.at_start), len(step.v)
     pairs = (step.v, stages.v), (start[1], slopes[1]), (start[2], slopes[2])
     speeds, accelerations, others = (step.h * (x - at_start @ nodes) for x, nodes in pairs)
-    own, integrands = jnp.split(others, [len(step.z)])
     system = StageSystem(linear, step.as_array(step.tableau.values[0].real) / step.h)
     inertial = jnp.zeros(len(linear.along), step.q.dtype).at[:nv].set(system.s * linear.M @ accelerations)
+    if step.z is None:
+        filtered = system.solve(inertial - linear.along @ speeds)[:nv]
+        return linear.N @ (speeds + filtered / system.s), filtered, others
+    own, integrands = jnp.split(others, [len(step.z)])
     inertial = inertial.at[len(inertial) - len(own) :].set(system.s * own)
     filtered = system.solve(inertial - linear.along @ speeds)
     of_v, of_z = filtered[:nv], filtered[len(filtered) - len(own) :]

@@ -89,11 +89,15 @@ _MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
 
 
 class StageValues(eqx.Module):
-    """Coordinates, speeds, states of parts (as they are integrated) and multipliers at the nodes of a step."""
+    """Coordinates, speeds, states of parts (as they are integrated) and multipliers at the nodes of a step.
+
+    Without states of parts `z` is None, here and in a step: with arrays without entries in its loop XLA found no
+    implementation of the programs there.
+    """
 
     q: Float[Array, "n nq"]
     v: Float[Array, "n nv"]
-    z: Float[Array, "n nz"]
+    z: Float[Array, "n nz"] | None
     lam: Float[Array, "n m"]
 
 
@@ -105,7 +109,7 @@ class RadauStep(eqx.Module):
     h: Scalar
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
-    z: Float[Array, " nz"]
+    z: Float[Array, " nz"] | None
     count: int = eqx.field(static=True)
 
     @property
@@ -122,11 +126,13 @@ class RadauStep(eqx.Module):
         """Coefficients as an array in the precision of the state."""
         return jnp.asarray(numbers, self.q.dtype)
 
-    def rates(self, stages: StageValues) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"], Float[Array, "n nz"]]:
+    def rates(
+        self, stages: StageValues
+    ) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"], Float[Array, "n nz"] | None]:
         """The rates `q̇` at the nodes, the accelerations `a` from `V = v₀ + h A a`, and likewise the rates `ż`."""
         qdot = jax.vmap(self.equations.rate)(self.times, stages.q, stages.v)
         slopes = lambda at_nodes, start: self.as_array(self.tableau.inverse) @ (at_nodes - start[None]) / self.h  # noqa: E731
-        return qdot, slopes(stages.v, self.v), slopes(stages.z, self.z)
+        return qdot, slopes(stages.v, self.v), None if self.z is None else slopes(stages.z, self.z)
 
     def reached(self, stages: StageValues) -> Float[Array, "n nq"]:
         """The coordinates at the nodes, `q₀ + h A q̇`."""
@@ -136,17 +142,17 @@ class RadauStep(eqx.Module):
         """The residuals of the equations of motion, of the velocity constraints and of the states of parts at the
         nodes."""
         _, a, zdot = self.rates(stages)
-        each = self.times, stages.q, stages.v, stages.z, a, zdot, stages.lam
+        each = self.times, stages.q, stages.v, a, stages.lam, stages.z, zdot
         return jax.vmap(lambda *x: _residual(self.equations, *x))(*each)
 
 
 def _residual(
-    equations: Equations, t: Scalar, q: Array, v: Array, z: Array, a: Array, zdot: Array, lam: Array
+    equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Array, z: Array | None, zdot: Array | None
 ) -> Float[Array, " rows"]:
     """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇` and `ż − g`."""
-    at = at_integrated(equations, z).at(t, q)
-    dynamic = at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam
-    return jnp.concatenate([dynamic, at.velocity(v), zdot - integrated_rates(at, v)])
+    at = (equations if z is None else at_integrated(equations, z)).at(t, q)
+    own = [] if zdot is None else [zdot - integrated_rates(at, v)]
+    return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v), *own])
 
 
 class LinearizedStages(eqx.Module):
@@ -161,16 +167,17 @@ class LinearizedStages(eqx.Module):
     N: Float[Array, "nq nv"]
     along: Float[Array, "rows nv"]
     by_speed: Float[Array, "rows nv"]
-    by_state: Float[Array, "rows nz"]
+    by_state: Float[Array, "rows nz"] | None
     shift: Float[Array, " m"]
 
     def __init__(self, step: RadauStep, guess: StageValues) -> None:
         _, a, zdot = step.rates(guess)
-        each = step.times, guess.q, guess.v, guess.z, a, zdot, guess.lam
-        t, q, v, z, a, zdot, lam = (x[step.count // 2] for x in each)
+        each = step.times, guess.q, guess.v, a, guess.lam, guess.z, zdot
+        middle: Any = jax.tree.map(lambda x: x[step.count // 2], each)
+        t, q, v, a, lam, z, zdot = middle
         at = step.equations.at(t, q)
         self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
-        residual = lambda x, v, z: _residual(step.equations, t, q + self.N @ x, v, z, a, zdot, lam)  # noqa: E731
+        residual = lambda x, v, z: _residual(step.equations, t, q + self.N @ x, v, a, lam, z, zdot)  # noqa: E731
         self.along, self.by_speed, self.by_state = jax.jacfwd(residual, (0, 1, 2))(jnp.zeros_like(v), v, z)
         C = self.by_speed[len(v) : len(v) + len(lam)]
         scales = step.equations.scales.rows
@@ -182,29 +189,30 @@ class StageSystem:
     """The factored matrix of the iteration for one eigenvalue `s` of `(h A)⁻¹`."""
 
     def __init__(self, linear: LinearizedStages, s: Num[Array, ""]) -> None:
-        self.s, self.nv, rows = s, len(linear.M), len(linear.M) + len(linear.shift)
-        by_motion, self.own_by_motion = jnp.split(linear.by_speed + linear.along / s, [rows])
-        self.by_state, own = jnp.split(linear.by_state, [rows])
-        self.own_factors = (
-            jax.scipy.linalg.lu_factor(s * jnp.eye(len(own), dtype=own.dtype) + own) if len(own) else None
-        )
-        by_motion = by_motion - self.by_state @ self._own(self.own_by_motion)
+        self.s, self.nv, self.rows = s, len(linear.M), len(linear.M) + len(linear.shift)
+        by_motion, self.own_by_motion = jnp.split(linear.by_speed + linear.along / s, [self.rows])
+        self.by_state = None
+        if linear.by_state is not None:
+            self.by_state, own = jnp.split(linear.by_state, [self.rows])
+            self.own_factors = jax.scipy.linalg.lu_factor(s * jnp.eye(len(own), dtype=own.dtype) + own)
+            by_motion = by_motion - self.by_state @ self._own(self.own_by_motion)
         matrix = by_motion.at[: self.nv].divide(s).at[: self.nv].add(linear.M)
-        C = linear.by_speed[self.nv : rows]
+        C = linear.by_speed[self.nv : self.rows]
         right = jnp.concatenate([C.T, -jnp.diag(linear.shift)])
         self.factors = jax.scipy.linalg.lu_factor(jnp.concatenate([matrix, right.astype(matrix.dtype)], axis=1))
 
     def solve(self, residual: Num[Array, " rows"]) -> Num[Array, " rows"]:
         """The change `(δv, δλ, δz)` that has this linearised residual."""
-        residual, of_states = jnp.split(residual, [len(self.by_state)])
-        residual = residual - self.by_state @ self._own(of_states)
+        residual, of_states = jnp.split(residual, [self.rows])
+        if self.by_state is not None:
+            residual = residual - self.by_state @ self._own(of_states)
         x = jax.scipy.linalg.lu_solve(self.factors, residual.at[: self.nv].divide(self.s))
-        states = self._own(of_states - self.own_by_motion @ x[: self.nv])
-        return jnp.concatenate([x.at[self.nv :].multiply(self.s), states])
+        states = [] if self.by_state is None else [self._own(of_states - self.own_by_motion @ x[: self.nv])]
+        return jnp.concatenate([x.at[self.nv :].multiply(self.s), *states])
 
     def _own(self, x: Num[Array, "nz *k"]) -> Num[Array, "nz *k"]:
         """`(s − g_z)⁻¹ x`."""
-        return x if self.own_factors is None else jax.scipy.linalg.lu_solve(self.own_factors, x)
+        return jax.scipy.linalg.lu_solve(self.own_factors, x)
 
 
 @eqx.filter_custom_jvp
@@ -220,7 +228,7 @@ def solve_stages(
         old, previous_size, _, count = carry
         change = _newton_change(step.tableau, systems, step.residual(old))
         of_v, of_lam, of_z = jnp.split(change, [nv, nv + old.lam.shape[1]], axis=1)
-        new = StageValues(old.q, old.v - of_v, old.z - of_z, old.lam - of_lam)
+        new = StageValues(old.q, old.v - of_v, None if old.z is None else old.z - of_z, old.lam - of_lam)
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
         size = _relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
@@ -270,9 +278,10 @@ def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Sca
     # The start alone is no measure: all angles may be zero there.
     extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=jnp.finfo(step.q.dtype).tiny)
     speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)
-    states = jnp.max(jnp.abs(new.z - old.z), initial=0.0) / jnp.max(jnp.abs(new.z), initial=1.0)
     motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
-    return jnp.maximum(motion, states)
+    if new.z is None or old.z is None:
+        return motion
+    return jnp.maximum(motion, jnp.max(jnp.abs(new.z - old.z)) / jnp.max(jnp.abs(new.z), initial=1.0))
 
 
 @solve_stages.def_jvp
