@@ -40,8 +40,12 @@ def looser(integration: Integration) -> Integration:
     Source: Hairer, Nørsett, Wanner, *Solving Ordinary Differential Equations I* (1993), §II.4, tolerance
     proportionality.
     """
-    tolerances = {"rtol": integration.rtol, "atol": integration.atol}
-    return replace(integration, **{name: 2 * value for name, value in tolerances.items() if value is not None})
+    names = [name for name in ("rtol", "atol") if getattr(integration, name) is not None]
+    # Not by `replace`, whose checks want single numbers: of problems that are solved side by side they are stacked.
+    tolerances = lambda of: [getattr(of, name) for name in names]  # noqa: E731
+    return (
+        eqx.tree_at(tolerances, integration, [2 * value for value in tolerances(integration)]) if names else integration
+    )
 
 
 class ForwardModel(eqx.Module):
