@@ -150,7 +150,23 @@ TREE_JOINTS = _tree_joints()
 def test_a_joint_of_the_tree_places_its_marker_as_it_asks(name: str, rng: np.random.Generator) -> None:
     """The placement is fitted, its coordinates are measured back, and its rate is its derivative."""
     joint = TREE_JOINTS[name]
-    check_tree_joint(joint, rng.uniform(0.2, 1.2, len(joint.tree_coordinate_units)))
+    space = joint.a.space
+    c = jnp.asarray(rng.uniform(0.2, 1.2, len(joint.tree_coordinate_units)))
+    c = joint.chart.normalize(c)
+    w = jnp.asarray(rng.normal(size=len(joint.speeds)))
+    first = joint.a.frame(space.place(jnp.asarray(space.rest)))
+    frames = (first, first.compose(joint.X_FM(c)))
+    np.testing.assert_allclose(joint.residual(jnp.asarray(0.0), frames), 0, atol=1e-14)
+    np.testing.assert_allclose(joint.measure(frames), c, atol=1e-13)
+    here, change = jax.jvp(joint.X_FM, (c,), (joint.chart.rate(c, w),))
+    rate = joint.across_joint_velocity(c, w)
+    np.testing.assert_allclose(rate[: space.dim], change.position, atol=1e-14)
+    if space.dim == 2:
+        np.testing.assert_allclose(rate[2], change.angle, atol=1e-14)
+    else:
+        spun = jnp.cross(rate[3:], here.rotation.T).T  # ω × each axis
+        np.testing.assert_allclose(change.rotation, spun, atol=1e-14)
+    check_tree_joint(joint, c)
 
 
 LOADED = {name: joint for name, joint in TREE_JOINTS.items() if joint.loads}
