@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -313,12 +312,7 @@ class Mechanism(eqx.Module):
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Mechanism":
         """The same mechanism with other values of the states of its parts, unchecked."""
-        forces, rest = [], z
-        for force in self.forces:
-            count = sum(jnp.size(value) for part in stateful(force) for value in values_of(part))
-            forces.append(with_values(force, rest[:count]) if count else force)
-            rest = rest[count:]
-        return self.replaced(forces=forces)
+        return self.replaced(forces=with_values(self.forces, z))
 
     def tree_joints(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints of the spanning tree, one for each branch."""
