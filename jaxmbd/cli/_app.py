@@ -67,9 +67,10 @@ def simulate(
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
     film: options.Film = True,
+    verbose: options.Verbose = False,
 ) -> None:
     """Integrate the motion from the start."""
-    solution = _integrated(model, model.assembled(), until, rows, formulation, accuracy)
+    solution = _integrated(model, model.assembled(), until, rows, formulation, accuracy, verbose)
     report.show_motion(model, solution, "simulate", film)
 
 
@@ -81,6 +82,7 @@ def show(
     accuracy: options.Accuracy = "standard",
     reaction: options.Reaction = None,
     out: options.Page = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Show the motion from the start in the browser, to be played and turned; the start alone with --until 0."""
     mechanism, state = model.mechanism, model.assembled()
@@ -88,7 +90,7 @@ def show(
     if until == 0:
         page = view.page(mechanism, state, **shown)
     else:
-        solution = _integrated(model, state, until, rows, formulation, accuracy)
+        solution = _integrated(model, state, until, rows, formulation, accuracy, verbose)
         with model.working("drawing"):
             page = view.page(solution, channels=model.reads, trace=report.point_names(mechanism), **shown)
     if out is None:
@@ -146,11 +148,15 @@ def _integrated(
     rows: int,
     formulation: str,
     accuracy: Literal["standard", "high"],
+    verbose: bool,
 ) -> "Solution":
-    """The motion from a state."""
+    """The motion from a state; what ran it is told if `verbose`."""
     chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
     with model.working("compiling and integrating"):
-        return mbd.simulate(model.mechanism, state, ts, chosen)
+        solution = mbd.simulate(model.mechanism, state, ts, chosen)
+    if verbose:
+        print(wrapped(model.console, f"Engine {solution.engine!r}: {solution.engine_reason}."))
+    return solution
 
 
 _OF_FILES = ("out", "files", "format", "show")

@@ -91,6 +91,7 @@ Rows = Annotated[int, Option(min=2, help="Number of times at which results are k
 Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")]
 Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
 Film = Annotated[bool, Option(help="Write an animation.")]
+Verbose = Annotated[bool, Option("--verbose", help="Say what ran the motion, and why.")]
 Stable = Annotated[bool, Option("--stable", help="Descend to a stable equilibrium.")]
 Push = Annotated[
     list[str] | None,

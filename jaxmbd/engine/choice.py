@@ -14,6 +14,8 @@ The decisions are functions of sizes, so that each can be read, tested and chang
 computer (is there a C compiler, a GPU, NVRTC?) is asked by who calls them.
 """
 
+from enum import Enum
+
 # --- NumPy code, until XLA has compiled --------------------------------------------------------------------
 
 # Compiling takes XLA about as long as NumPy takes for so many runs of a function's instructions, and some more. So the
@@ -57,6 +59,43 @@ STRAIGHT_OPERATIONS = 20_000  # the C compiler takes a minute or more for so man
 def is_worth_compiling(operations: int) -> bool:
     """True if the C compiler takes seconds rather than minutes for a program."""
     return operations <= STRAIGHT_OPERATIONS
+
+
+# --- whole motions -----------------------------------------------------------------------------------------
+
+
+class Hindrance(Enum):
+    """Why a motion is left to diffrax's loop, in the order in which it is asked. The words follow "a motion"."""
+
+    NONE = ""
+    ASKED = "for which engine='diffrax' was asked"
+    EVENTS = "with events"
+    SWITCHING = "with switching times, of a Table or Piecewise or given"
+    PROJECTION = "whose formulation changes the state after each step"
+    PROGRESS = "with a progress bar"
+    PLATFORM = "on a device that has no such engine"
+    ADJOINT = "with another adjoint"
+    SOLVER = "whose solver is no explicit Runge-Kutta method"
+    CONTROLLER = "with another step-size controller"
+    NO_PROGRAM = "whose right-hand side is no program: it has an iteration, say, or a large dense matrix"
+    LARGE = "too large for the compiler of kernels"
+
+    @property
+    def number(self) -> int:
+        """Its place, which compiled programs return."""
+        return list(Hindrance).index(self)
+
+
+def reason(engine: str, hindrance: int, operations: int) -> str:
+    """Why a motion ran as it did, from the numbers in its `stats`, in words."""
+    if engine == "diffrax":
+        return f"diffrax's loop runs a motion {[*Hindrance][hindrance].value}"
+    size = f"a program of {operations:,} operations at each stage"
+    if engine == "native":
+        return f"{size} runs as compiled code"
+    if not is_worth_compiling(operations):
+        return f"{size} is interpreted: for more than {STRAIGHT_OPERATIONS:,} compiling takes minutes"
+    return f"{size} is interpreted until it has run {INTERPRETED:,} times, from which on compiling it pays"
 
 
 # --- GPUs --------------------------------------------------------------------------------------------------

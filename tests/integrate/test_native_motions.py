@@ -5,7 +5,6 @@ A subclass of a step-size controller is not known to the virtual machine, so tha
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import diffrax as dfx
@@ -20,7 +19,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
-from tests.marks import in_both_coordinates, slow_but
+from tests.marks import slow_but
 from tests.numeric import differences
 
 
@@ -394,102 +393,3 @@ def test_quadratures() -> None:
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
-
-
-@in_both_coordinates("joint")
-def test_engines_give_the_same_motion_and_derivatives(coordinates: str) -> None:
-    """Interpreter and straight-line code to the last bit, in lanes too; diffrax to rounding."""
-    mechanism = pendulum().with_coordinates(coordinates)
-    state, ts = mbd.assemble(mechanism, {"O.angle": 0.7}), jnp.linspace(0.0, 0.8, 5)
-
-    def run(scale: Any, engine: Any) -> tuple[Any, Any]:
-        heavier = eqx.tree_at(lambda m: m.bodies[0].inertia, mechanism, replace_fn=lambda x: x * scale)
-        solution = mbd.simulate(heavier, state, ts, rtol=1e-6, engine=engine, throw=False)
-        return solution.q, solution.stats.get("engine", 0)
-
-    def all_of(engine: Any) -> list[np.ndarray]:
-        end = lambda scale: jnp.sum(run(scale, engine)[0][-1])  # noqa: E731
-        scales = jnp.linspace(0.5, 2.0, 11)
-        (q, number), gradient = jax.vmap(lambda x: run(x, engine))(scales), jax.vmap(jax.grad(end))(scales)
-        (tangent,) = jax.jvp(end, (jnp.asarray(1.3),), (jnp.asarray(1.0),))[1:]
-        assert set(np.asarray(number).tolist()) == {("diffrax", "interpreter", "native").index(engine)}
-        return [np.asarray(x) for x in (q, gradient, tangent)]
-
-    interpreted, native, diffraxs = map(all_of, ("interpreter", "native", "diffrax"))
-    for ours, same, like in zip(interpreted, native, diffraxs, strict=True):
-        np.testing.assert_array_equal(same, ours)
-        np.testing.assert_allclose(like, ours, rtol=1e-8, atol=1e-10)
-
-
-def test_the_classical_method_is_that_of_diffraxs_loop() -> None:
-    mechanism = pendulum()
-    state, ts = mbd.assemble(mechanism, {"O.angle": 0.7}), jnp.linspace(0.0, 0.5, 8)
-    run = lambda engine: mbd.simulate(  # noqa: E731
-        mechanism,
-        state,
-        ts,
-        solver=mbd.RungeKutta4(),
-        stepsize_controller=dfx.ConstantStepSize(),
-        dt0=0.013,
-        engine=engine,
-    )
-    ours, diffraxs = run("interpreter"), run("diffrax")
-    assert (ours.engine, diffraxs.engine) == ("interpreter", "diffrax")
-    np.testing.assert_allclose(ours.q, diffraxs.q, atol=1e-13)
-    np.testing.assert_allclose(ours.v, diffraxs.v, atol=1e-12)
-    assert int(ours.stats["num_steps"]) == int(diffraxs.stats["num_steps"]) == 39
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"solver": "stiff"}, "its solver is Radau, not an explicit Runge-Kutta method"),
-        ({"formulation": mbd.CoordinatePartitioning()}, "CoordinatePartitioning changes the state after each step"),
-        ({"switching_times": [0.05]}, "it has switching times, of a Table or Piecewise or given"),
-        ({"events": [mbd.Event("up", quantity="O.angle", at=3.0)]}, "it has events"),
-    ],
-)
-def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], reason: str) -> None:
-    mechanism = pendulum()
-    state = mbd.assemble(mechanism, {"O.angle": 0.7})
-    with pytest.raises(
-        mbd.MechanismError, match=f"engine='native' cannot run this motion: {reason}\\. Leave engine out"
-    ):
-        mbd.simulate(mechanism, state, [0.0, 0.1], engine="native", **settings)
-    assert mbd.simulate(mechanism, state, [0.0, 0.1], **settings).engine == "diffrax"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", mbd.examples.names())
-def test_examples_as_straight_line_code(name: str) -> None:
-    """100 steps in joint coordinates are those of the interpreter to the last bit, alone and in lanes.
-
-    Not in lanes for the Stewart platform: the compiler takes most of a minute for that code."""
-    example = mbd.examples.get(name).with_coordinates("joint")
-    state, ts = example.state(), np.array([0.0, 0.01])
-
-    def run(engine: Any, scale: Any) -> Any:
-        heavier = eqx.tree_at(lambda m: m.bodies[-1].mass, example.mechanism, replace_fn=lambda x: x * scale)
-        solution = mbd.simulate(
-            heavier, state, ts, solver=dfx.Tsit5(), stepsize_controller=dfx.ConstantStepSize(), dt0=1e-4,
-            engine=engine, throw=False,
-        )  # fmt: skip
-        return solution.q[-1], solution.v[-1]
-
-    alone, in_lanes = lambda f: f(1.0), lambda f: jax.vmap(f)(jnp.linspace(0.9, 1.1, 5))
-    for several in (alone,) if name == "stewart-platform" else (alone, in_lanes):
-        found, expected = (several(partial(run, engine)) for engine in ("native", "interpreter"))
-        assert all(np.isfinite(x).all() for x in expected)
-        jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
-@pytest.mark.usefixtures("as_a_user_runs_it")
-def test_engines_are_known_by_name() -> None:
-    mechanism = pendulum()
-    state = mbd.assemble(mechanism, {"O.angle": 0.7})
-    with pytest.raises(mbd.MechanismError, match=r"'gpu'.*'auto', 'diffrax', 'interpreter', 'native'"):
-        mbd.simulate(mechanism, state, [0.0, 0.1], engine="gpu")  # pyright: ignore
-    read = jax.jit(lambda v: jnp.asarray(len(mbd.simulate(mechanism, eqx.tree_at(lambda s: s.v, state, v), ts).engine)))
-    ts = jnp.array([0.0, 0.1])
-    with pytest.raises(mbd.MechanismError, match="The engine of a motion is not known inside jit or vmap"):
-        read(state.v)

@@ -342,6 +342,7 @@ def run_with_events(
     end: _Carry = eqx.combine(arrays, fixed)
     ys = _at_times(ts, records, end)
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
+    stats |= {"hindrance": records.stats["hindrance"][0]}
     log = _event_log(equations, events, records, end, room, rank)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)

@@ -23,7 +23,7 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict_at_start,
 )
 from jaxmbd.arrays import Number, Scalar
-from jaxmbd.engine import as_program, cached_on_disk, is_program
+from jaxmbd.engine import as_program, cached_on_disk, choice, is_program
 from jaxmbd.engine.machine.gpu import launcher
 from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
@@ -142,28 +142,28 @@ def integrate(
 def _steps_of(
     settings: SettledIntegration, switches: SwitchingTimes | None, equations: Equations,
     formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None,
-) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
-    """The steps of a motion that the virtual machine can run as a whole, and its parameters; `None` for any other.
+) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
+    """The steps of a motion that the virtual machine can run as a whole, and its parameters; or what hinders that.
 
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
     if the right-hand side is a program and nothing happens between steps.
     """
-    if settings.engine == "diffrax":
-        return None
-    obstacle = _obstacle(settings, switches, formulation, event)
-    found = None if obstacle else _explicit_steps(settings, equations, formulation, y, len(ts))
-    if found is None and settings.engine != "auto":
+    found, which = _hindrance(settings, switches, formulation, event)
+    steps = (
+        found if found is not choice.Hindrance.NONE else _explicit_steps(settings, equations, formulation, y, len(ts))
+    )
+    if isinstance(steps, choice.Hindrance) and settings.engine not in ("auto", "diffrax"):
         raise MechanismError(
-            f"engine={settings.engine!r} cannot run this motion: {obstacle or 'its right-hand side is no program'}. "
-            "Leave engine out: diffrax then runs what the virtual machine cannot."
+            f"engine={settings.engine!r} cannot run a motion {steps.value}{which and f' ({which})'}. Leave engine out: "
+            "diffrax then runs what the virtual machine cannot."
         )
-    return found
+    return steps
 
 
 def _explicit_steps(
     settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
-) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
-    """The same where there is no obstacle; `None` if the right-hand side is no program, or too large for a GPU."""
+) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
+    """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
     assert is_explicit(solver)
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
@@ -175,36 +175,37 @@ def _explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
         jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine, condition=equations.redundant,
     )  # fmt: skip
+    if found is None:
+        return choice.Hindrance.NO_PROGRAM
     is_free = settings.engine == "auto" and default_platform() == "gpu"  # to leave it to XLA
-    if found is None or (is_free and not launcher.is_worthwhile(found[0].operations)):
-        return None
+    if is_free and not launcher.is_worthwhile(found[0].operations):
+        return choice.Hindrance.LARGE
     return (*found, y)
 
 
-def _obstacle(
+def _hindrance(
     settings: SettledIntegration, switches: SwitchingTimes | None, formulation: AbstractFormulation,
     event: dfx.Event | None,
-) -> str:  # fmt: skip
-    """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side; empty if it can."""
+) -> tuple[choice.Hindrance, str]:  # fmt: skip
+    """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side, and the class or device."""
     solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
     platform = default_platform()
-    adaptive = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
-    obstacles = {
-        "it has events": bool(settings.events) or event is not None,
-        "it has switching times, of a Table or Piecewise or given": switches is not None,
-        f"{type(formulation).__name__} changes the state after each step": isinstance(
-            formulation, AbstractProjectedFormulation
-        ),
-        "it has a progress bar": not isinstance(settings.meter, dfx.NoProgressMeter),
-        f"it runs on the {platform.upper()}": platform != "cpu"
-        and (platform != "gpu" or settings.engine == "interpreter"),
-        f"its adjoint is {type(adjoint).__name__}": not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode),
-        f"its solver is {type(solver).__name__}, not an explicit Runge-Kutta method": not is_explicit(solver),
-        f"its step-size controller is {type(control).__name__}": not (
-            adaptive or type(control) is dfx.ConstantStepSize
-        ),
+    has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
+    controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
+    name = lambda x: type(x).__name__  # noqa: E731
+    kind = choice.Hindrance
+    holds = {
+        kind.ASKED: (settings.engine == "diffrax", ""),
+        kind.EVENTS: (bool(settings.events) or event is not None, ""),
+        kind.SWITCHING: (switches is not None, ""),
+        kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
+        kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
+        kind.PLATFORM: (not has_loop, platform.upper()),
+        kind.ADJOINT: (not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode), name(adjoint)),
+        kind.SOLVER: (not is_explicit(solver), name(solver)),
+        kind.CONTROLLER: (not (controlled or type(control) is dfx.ConstantStepSize), name(control)),
     }
-    return next((text for text, holds in obstacles.items() if holds), "")
+    return next(((found, which) for found, (does, which) in holds.items() if does), (kind.NONE, ""))
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
@@ -235,7 +236,7 @@ def _solve(
     """Integrate a motion, or a segment of one, by diffrax."""
     t = jnp.asarray(t0)
     native = _steps_of(settings, switches, equations, formulation, y, ts, event)
-    if native is not None:
+    if not isinstance(native, choice.Hindrance):
         run = run_explicit(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
         ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows  # pyright: ignore
@@ -262,6 +263,7 @@ def _solve(
         adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
         progress_meter=settings.meter, throw=False, event=event,
     )  # fmt: skip
+    run = eqx.tree_at(lambda r: r.stats, run, dict(run.stats) | {"hindrance": native.number})
     return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
 

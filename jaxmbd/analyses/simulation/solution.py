@@ -19,7 +19,7 @@ from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, Readings, part_of, readings
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_index, checked_names
-from jaxmbd.engine import as_program, cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk, choice
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
@@ -91,11 +91,11 @@ class Solution(eqx.Module):
     `q (times, nq)`; the states of parts `z (times, nz)`; consistent speeds `v (times, nv)`, accelerations `vdot (times,
     nv)` and multipliers `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in
     `solution.names`; `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are
-    dependent at the start; `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of
-    `RESULTS` (values are NaN from a failure on); `start_rank`, the rank of the state at the start; `events`, the log of
-    events if there were any to watch; `computed`, the snapshots of an analysis that computes these itself;
-    `force_changes`, the parameters of forces that events have changed, over time. `print(solution)` shows the verdict
-    and the ranges of the coordinates.
+    dependent at the start; `stats`, numbers of steps; `engine`, what ran the motion, and `engine_reason`, why;
+    `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `start_rank`, the rank of the state at
+    the start; `events`, the log of events if there were any to watch; `computed`, the snapshots of an analysis that
+    computes these itself; `force_changes`, the parameters of forces that events have changed, over time.
+    `print(solution)` shows the verdict and the ranges of the coordinates.
     """
 
     mechanism: Mechanism
@@ -123,6 +123,15 @@ class Solution(eqx.Module):
             raise MechanismError("The engine of a motion is not known inside jit or vmap. Read it from their result.")
         names = np.array(["diffrax", "interpreter", "native"])[np.asarray(self.stats.get("engine", 0))]
         return str(names) if names.ndim == 0 else names
+
+    @property
+    def engine_reason(self) -> Any:
+        """Why that ran the motion, in words; for a batch an array of such texts. Empty for what is no motion."""
+        if "num_steps" not in self.stats:
+            return ""
+        numbers = (np.asarray(self.stats.get(name, 0)) for name in ("hindrance", "operations"))
+        texts = np.vectorize(choice.reason, otypes=[object])(self.engine, *numbers)
+        return str(texts) if texts.ndim == 0 else texts
 
     def __repr__(self) -> str:
         known = is_concrete(self.result, self.stats, self.events)
@@ -328,8 +337,9 @@ class Solution(eqx.Module):
         for name, values in data.items():
             extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
             variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
-        stats: dict[str, Any] = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
-        stats |= {"engine": self.engine} if "engine" in stats else {}
+        counts = {key: value for key, value in self.stats.items() if key not in ("engine", "hindrance")}
+        stats: dict[str, Any] = {key: int(value) for key, value in counts.items() if np.ndim(value) == 0}
+        stats |= {"engine": self.engine, "engine_reason": self.engine_reason} if stats else {}
         import xarray as xr  # takes a third of a second
 
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)

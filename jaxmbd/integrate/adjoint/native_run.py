@@ -26,7 +26,8 @@ def run_explicit(
     result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
     result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
     counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
-    stats = {name: x.astype(int) for name, x in counts.items()} | {"max_steps": steps.max_steps, "engine": engine}
+    stats = {name: x.astype(int) for name, x in counts.items()}
+    stats |= {"max_steps": steps.max_steps, "engine": engine, "operations": steps.operations}
     return dfx.Solution(
         t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
         stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
