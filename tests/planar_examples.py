@@ -43,4 +43,4 @@ ALL = {
 def at_rest(mechanism: Mechanism, q: Any, **speeds: float) -> State:
     """A state by its numbers, which needs no assembling."""
     v = jnp.stack([jnp.asarray(speeds.get(name.replace(".", "_"), 0.0)) for name in mechanism.speed_names])
-    return State(jnp.zeros(()), jnp.asarray(q), v, mechanism.coordinate_names, mechanism.speed_names)
+    return State(jnp.zeros(()), jnp.asarray(q), v, mechanism.layout)

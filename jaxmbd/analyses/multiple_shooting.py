@@ -71,8 +71,8 @@ class StateChart(eqx.Module):
     def scales(self, mechanism: Mechanism) -> Float[Array, " n"]:
         """Return what one unit is of each number: a radian, the mechanism's units of length and time, the size of a
         state of a part."""
-        units, scales = channel_units(mechanism), Scales(mechanism)
-        sizes = {state.name: jnp.asarray(state.size) for state in mechanism.own_states}
+        units, scales, own = channel_units(mechanism), Scales(mechanism), mechanism.layout.z
+        sizes = {name: jnp.asarray(size) for name, size in zip(own.names, own.sizes, strict=True)}
         quantity = lambda name: sizes.get(name, jnp.asarray(scales.quantity(units[name])))  # noqa: E731
         return jnp.stack([quantity(channel) for channel in self.channels(mechanism)])
 

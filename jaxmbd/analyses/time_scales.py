@@ -101,7 +101,7 @@ def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeSc
         # Participation factors, which do not depend on units.
         taking_part = np.abs(vector * np.linalg.pinv(vectors)[order[0]])
         if taking_part[2 * n :].sum() > taking_part[: 2 * n].sum():
-            names = _largest([state.name for state in mechanism.own_states], taking_part[2 * n :])
+            names = _largest(mechanism.layout.z.names, taking_part[2 * n :])
             return TimeScales(eigenvalues[order], names[0].rpartition(".")[0], names)
     mode = free @ vector[n : 2 * n]
     names = _largest(mechanism.speed_names, np.abs(mode))

@@ -174,7 +174,7 @@ def load(
         "guess": values_of.numbers("--guess", guess),
     }
     if start is not None and any(initial.values()):
-        near = zip(start.coordinate_names, start.q, strict=True)
+        near = zip(start.layout.q.names, start.q, strict=True)
         initial["guess"], start = {**dict(near), **initial["guess"]}, None
     example = replace(example, **{field: given for field, given in initial.items() if given})
     where = (Path("out") / title if out is None else out) if files else None

@@ -51,7 +51,9 @@ def released(mechanism: Mechanism, state: State, first: Iterable[str] = ()) -> d
     variables, units, single = mechanism.variables, mechanism.speed_units, np.eye(mechanism.nv)
     candidates = {k: single[k : k + 1] for k in sorted(range(mechanism.nv), key=lambda k: units[k] != "rad/s")}
     positions, rates = (_independent(rows, candidates) for rows in _rows(mechanism, state, first))
-    q, v = (dict(zip(*pair, strict=True)) for pair in ((state.coordinate_names, state.q), (state.speed_names, state.v)))
+    q, v = (
+        dict(zip(*pair, strict=True)) for pair in ((state.layout.q.names, state.q), (state.layout.v.names, state.v))
+    )
     fixed = {variables[k]: q[variables[k]] for k in positions if _is_prescribable(mechanism, variables[k], q)}
     return {
         "fixed": fixed,

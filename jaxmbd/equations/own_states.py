@@ -14,7 +14,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 def _sizes(mechanism: Mechanism, dtype: np.dtype) -> Float[np.ndarray, " nz"]:
-    return np.asarray([state.size for state in mechanism.own_states], dtype)
+    return np.asarray(mechanism.layout.z.sizes, dtype)
 
 
 def start_of(mechanism: Mechanism, z: Float[Array, " nz"], quadratures: int) -> Float[Array, " n"]:

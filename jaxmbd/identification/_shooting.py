@@ -68,8 +68,8 @@ def check_shooting(
 ) -> None:
     """Raise unless experiments can be cut into segments."""
     mechanism: Any = parameters.mechanism_at({**parameters.start, **experiments[0].own})
-    if mechanism.own_states:
-        names = ", ".join(repr(state.name) for state in mechanism.own_states)
+    if len(mechanism.layout.z):
+        names = ", ".join(map(repr, mechanism.layout.z.names))
         raise MechanismError(
             f"With segments, the states of parts, {names}, would have to be unknowns of each segment, and cannot be "
             "yet: leave segments out."

@@ -359,5 +359,5 @@ def _shooting(
         guesses.append(state.q)
     dt = float(duration) / (segments * steps)
     return _Shooting(
-        start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, StateChart(names, names, start.own_state_names)
+        start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, StateChart(names, names, start.layout.z.names)
     )

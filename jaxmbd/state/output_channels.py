@@ -128,9 +128,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
                 units[f"{joint.name}.{effort}"] = unit
     for part in mechanism.constraints():
         units[f"{part.name}.lambda"] = ""
-    units |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
-    units |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
-    units |= {state.name: state.unit for state in mechanism.own_states}
+    units |= dict(zip(mechanism.layout.names, mechanism.layout.units, strict=True))
     for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractJointForce))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
         units[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
@@ -235,11 +233,9 @@ class Reader:
         return {driver.name for driver in self.mechanism.drivers}
 
     @cached_property
-    def _entries(self) -> tuple[dict[str, int], ...]:
+    def _places(self) -> dict[str, tuple[str, int]]:
         """Where coordinates are in `q`, speeds in `v` and states of parts in `z`."""
-        mechanism = self.mechanism
-        names = mechanism.coordinate_names, mechanism.speed_names, [state.name for state in mechanism.own_states]
-        return tuple({name: k for k, name in enumerate(each)} for each in names)
+        return self.mechanism.layout.places
 
     @cached_property
     def _rows(self) -> dict[str, slice]:
@@ -282,9 +278,9 @@ class Reader:
             return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
         if name == TIME:
             return at.t
-        for values, places in zip((at.q, at.v, self.mechanism.z), self._entries, strict=True):
-            if name in places:
-                return values[places[name]]
+        if name in self._places:
+            block, k = self._places[name]
+            return {"q": at.q, "v": at.v, "z": self.mechanism.z}[block][k]
         owner, _, component = name.partition(".")
         for channel in (self._body_channel, self._joint_channel, self._force_channel):
             value = channel(owner, component)

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmbd.arrays import Scalar, constant
 from jaxmbd.errors import MechanismError, is_one_of, unknown
+from jaxmbd.model.mechanism.layout import Layout
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.states import no_states
 from jaxmbd.printing import by_owner, count_of, format_number, readable
@@ -29,8 +30,8 @@ class State(eqx.Module):
     of the states of a motion from there; −1 where it is not known: of a state made by hand, or from a file without it.
     If it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
     code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
-    `units`: the units of the coordinates, of the speeds, then of the states of parts. `print(state)` shows all of them
-    as a table by part.
+    `layout`: the names and units of the entries, those of the mechanism (`mechanism.layout`). `print(state)` shows all of
+    them as a table by part.
 
     All states of a mechanism have one structure, so they are carries of `jax.lax.scan`, `cond` and `while_loop`.
     """
@@ -38,25 +39,30 @@ class State(eqx.Module):
     t: Scalar
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
-    coordinate_names: tuple[str, ...] = eqx.field(static=True)
-    speed_names: tuple[str, ...] = eqx.field(static=True)
+    layout: Layout = eqx.field(static=True)
     rank: Int[Array, ""] = eqx.field(default_factory=lambda: rank_number(-1))
     result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
-    units: tuple[str, ...] = eqx.field(static=True, default=())
     z: Float[Array, " nz"] = eqx.field(default_factory=no_states)
-    own_state_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __repr__(self) -> str:
-        return readable(self, self._text, t=0, q=1, v=1, **({"z": 1} if self.own_state_names else {}))
+        return readable(self, self._text, t=0, q=1, v=1, **({"z": 1} if len(self.layout.z) else {}))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the entries of `q`, `v` and `z`."""
-        return (*self.coordinate_names, *self.speed_names, *self.own_state_names)
+        return self.layout.names
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """The names of the entries of `q`."""
+        return self.layout.q.names
+
+    @property
+    def speed_names(self) -> tuple[str, ...]:
+        """The names of the entries of `v`."""
+        return self.layout.v.names
 
     def _text(self) -> str:
-        names = self.names
-        units = self.units or ("",) * len(names)
         head = [
             f"State at t = {format_number(self.t)} s",
             count_of(len(self.q), "coordinate"),
@@ -66,15 +72,14 @@ class State(eqx.Module):
         if int(self.rank) >= 0:
             head += [f"{count_of(int(self.rank), 'independent constraint row')}"]
         failure = RESULTS[self.result]
-        lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v, *self.z])]
-        return "\n".join(lines)
+        table = by_owner(self.names, self.layout.units, [*self.q, *self.v, *self.z])
+        return "\n".join([", ".join(head), *([failure] if failure else []), table])
 
     def __getitem__(self, name: str) -> Scalar:
-        blocks = (self.q, self.coordinate_names), (self.v, self.speed_names), (self.z, self.own_state_names)
-        for values, names in blocks:
-            if is_one_of(name, names):
-                return values[names.index(name)]
-        kind = "coordinate, speed or state of a part" if self.own_state_names else "coordinate or speed"
+        if is_one_of(name, self.names):
+            block, k = self.layout.places[name]
+            return getattr(self, block)[k]
+        kind = "coordinate, speed or state of a part" if len(self.layout.z) else "coordinate or speed"
         error = unknown(kind, name, self.names)
         raise MechanismError(
             f"{error} A state holds these alone; all else is read with the mechanism, which has the lengths: "
@@ -86,15 +91,9 @@ def state_of(
     mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array, result: RESULTS = RESULTS.successful,
     z: Array | None = None,
 ) -> State:  # fmt: skip
-    """Return a state of a mechanism, with the names and units of its entries. `z`: the states of parts, by default
-    those that the parts hold."""
-    own = mechanism.own_states
-    units = (*mechanism.coordinate_units, *mechanism.speed_units, *(state.unit for state in own))
-    names = mechanism.coordinate_names, mechanism.speed_names
+    """Return a state of a mechanism. `z`: the states of parts, by default those that the parts hold."""
     z = (mechanism.z if z is None else z).astype(q.dtype)
-    return State(
-        jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units, z, tuple(state.name for state in own)
-    )
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.layout, rank, result, z)
 
 
 def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
@@ -108,12 +107,9 @@ def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
         order = f" The order is {call}." if call else ""
         given = type(state).__name__
         raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {given}.{order}")
-    own = tuple(entry.name for entry in mechanism.own_states)
-    pairs = {
-        "coordinates": (state.coordinate_names, mechanism.coordinate_names),
-        "states of parts": (state.own_state_names, own),
-    }
-    for kind, (given, needed) in pairs.items():
+    own, blocks = mechanism.layout, {"coordinates": "q", "states of parts": "z"}
+    for kind, block in blocks.items():
+        given, needed = (getattr(layout, block).names for layout in (state.layout, own))
         if given != needed:
             raise MechanismError(
                 f"The state belongs to another mechanism: it has the {kind} {_shortened(given)}; this mechanism has "

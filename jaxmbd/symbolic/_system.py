@@ -82,7 +82,7 @@ class PiecesAtInstant:
     def A(self) -> Float[Array, "n n"]:
         """The matrix of `A Y = B`, with reactions."""
         C, C_f = self.C, self.C_f
-        m, nv, nq = len(C), len(self.p), len(self.at.q) + len(self.at.mechanism.own_states)
+        m, nv, nq = len(C), len(self.p), len(self.at.q) + len(self.at.mechanism.layout.z)
         zeros = lambda *shape: jnp.zeros(shape, C.dtype)  # noqa: E731
         rows = [
             [self.at.inertia.matrix(), zeros(nv, nq), C_f.T],
@@ -155,7 +155,7 @@ class System(eqx.Module):
     @property
     def own_states(self) -> tuple[str, ...]:
         """Names of the entries of `z`."""
-        return tuple(state.name for state in self.mechanism.own_states)
+        return self.mechanism.layout.z.names
 
     @property
     def reactions(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def dropped_ball(g: Any, h: Any) -> tuple[pl.Mechanism, mbd.State]:
     """A ball at a height `h` that drifts to the right at 0.3 m/s."""
     mechanism = pl.Mechanism([pl.Body("ball", 1.0, 0.1)], forces=[pl.Gravity(g)], floating=True)
     q, v = jnp.stack([jnp.zeros(()), jnp.asarray(h, float), jnp.zeros(())]), jnp.asarray([0.3, 0.0, 0.0])
-    return mechanism, mbd.State(jnp.zeros(()), q, v, mechanism.coordinate_names, mechanism.speed_names)
+    return mechanism, mbd.State(jnp.zeros(()), q, v, mechanism.layout)
 
 
 def dropped(e: Any, g: Any, h: Any, room: int = 8, **options: Any) -> mbd.Solution:

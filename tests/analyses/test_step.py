@@ -101,7 +101,7 @@ def test_states_of_prescribed_motions_and_modes() -> None:
     assert int(motion.state(-1).rank) == 12
     modes = mbd.assembly_modes(locked, tries=8)
     assert form(modes[0]) == form(before)
-    by_hand = mbd.State(start.t, start.q, start.v, start.coordinate_names, start.speed_names)
+    by_hand = mbd.State(start.t, start.q, start.v, start.layout)
     assert int(by_hand.rank) == -1
 
 

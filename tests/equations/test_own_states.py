@@ -24,8 +24,9 @@ def two_arms(coordinates: str) -> pl.Mechanism:
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_states_are_in_the_order_of_the_forces(coordinates: str) -> None:
     mechanism = two_arms(coordinates)
-    assert [state.name for state in mechanism.own_states] == ["m.current", "creep.x[0]", "creep.x[1]", "n.current"]
-    assert [state.unit for state in mechanism.own_states] == ["A", "m", "m", "A"]
+    assert mechanism.layout.z.names == ("m.current", "creep.x[0]", "creep.x[1]", "n.current")
+    assert mechanism.layout.z.units == ("A", "m", "m", "A")
+    assert mechanism.layout.z.owners == ("m", "creep", "creep", "n")
     np.testing.assert_array_equal(mechanism.z, [1.0, 0.1, 0.2, 2.0])
     other = mechanism.with_own_states(jnp.asarray([5.0, 6.0, 7.0, 8.0]))
     assert (other["m"].current, other["n"].current) == (5.0, 8.0)
@@ -59,7 +60,7 @@ def test_rates_and_forces_follow_the_states(coordinates: str) -> None:
 def test_a_scaled_force_keeps_its_states() -> None:
     mechanism = two_arms("joint")
     half = mechanism.replacing(forces=[scaled(force, jnp.asarray(0.5)) for force in mechanism.forces])
-    assert half.own_states == mechanism.own_states
+    assert half.layout == mechanism.layout
     changed = half.with_own_states(jnp.asarray([5.0, 6.0, 7.0, 8.0]))
     np.testing.assert_array_equal(changed.z, [5.0, 6.0, 7.0, 8.0])
 

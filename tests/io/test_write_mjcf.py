@@ -48,7 +48,7 @@ def test_written_tree_accelerates_in_mujoco_as_here(tmp_path: Path) -> None:
     mechanism, rng = arm(), np.random.default_rng(5)
     q, v = rng.normal(size=mechanism.nq), rng.normal(size=mechanism.nv)
     unit = mbd.Equations(mechanism).normalize(jnp.asarray(q))
-    state = mbd.State(jnp.zeros(()), unit, jnp.asarray(v), mechanism.coordinate_names, mechanism.speed_names)
+    state = mbd.State(jnp.zeros(()), unit, jnp.asarray(v), mechanism.layout)
     path = tmp_path / "arm.xml"
     remarks = write_mjcf(mechanism, path, state, strict=True)
     assert any("massless: its joints are those of body 'tip'" in str(remark) for remark in remarks)

@@ -62,7 +62,7 @@ def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, la
         energy = lambda step: equations.potential_energy(t, equations.retract(t, q, step))  # noqa: E731
         potential, slope = jax.value_and_grad(energy)(jnp.zeros_like(v))
         found |= {"force": equations.force(t, q, v), "potential": potential, "slope": slope}
-        names = [state.name for state in equations.mechanism.own_states]
+        names = equations.mechanism.layout.z.names
         found |= {"own rates": dict(zip(names, equations.at(t, q).own_rates(v), strict=True))}
     else:
         names = [sensor.name for sensor in mechanism.sensors]

@@ -351,7 +351,7 @@ def test_saving_says_what_is_valid_and_what_to_install(
 def test_spy_shows_each_entry_in_its_block() -> None:
     mechanism = yoke()
     q = jnp.array([0.0, 0.0, math.pi / 2, 0.0, 0.0, 0.0])
-    state = mbd.State(jnp.zeros(()), q, jnp.zeros(6), mechanism.coordinate_names, mechanism.speed_names)
+    state = mbd.State(jnp.zeros(()), q, jnp.zeros(6), mechanism.layout)
     axes = plot.spy(mechanism, state)
     (image,) = axes.get_images()
     shown = np.asarray(image.get_array())

@@ -53,7 +53,7 @@ def released(mechanism: sp.Mechanism, **speeds: float) -> mbd.State:
     poses = [body.pose for body in mechanism.bodies]
     v = jnp.stack([jnp.asarray(speeds.get(name.partition(".")[2], 0.0)) for name in mechanism.speed_names])
     q = jnp.concatenate([*poses, jnp.zeros(len(mechanism.turns))])
-    return mbd.State(jnp.asarray(0.0), q, v, mechanism.coordinate_names, mechanism.speed_names)
+    return mbd.State(jnp.asarray(0.0), q, v, mechanism.layout)
 
 
 def adams_found(case: str, ts: np.ndarray) -> dict[str, np.ndarray]:

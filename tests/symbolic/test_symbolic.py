@@ -145,7 +145,7 @@ def test_numbers_at_a_state_solve_the_equations() -> None:
     np.testing.assert_allclose(pieces["vLambda"], motion.lam, atol=1e-11)
     solution = mbd.simulate(mechanism, state, [0.0, 0.1])
     np.testing.assert_allclose(pieces["vReactions"], [solution["B.fx"][0], solution["B.fy"][0]], atol=1e-9)
-    off = mbd.State(state.t, state.q + 0.1, state.v - 0.2, state.coordinate_names, state.speed_names, state.rank)
+    off = mbd.State(state.t, state.q + 0.1, state.v - 0.2, state.layout, state.rank)
     pieces = mbd.export(mechanism, alpha=5.0, beta=7.0).at(off)
     epsilon = pieces["gamma"] - 10 * pieces["Phi_dot"] - 49 * pieces["Phi"]
     np.testing.assert_allclose(pieces["epsilon"], epsilon, atol=1e-12)

@@ -161,8 +161,7 @@ def test_formulas_and_source_text_agree_with_numbers(name: str, rng: np.random.G
         q, p = random_state(mechanism, rng)
         numbers = read(jnp.asarray(t), q, p)
         close_to(numbers["h"], equations.rate(jnp.asarray(t), q, p), "h")
-        names = mechanism.coordinate_names, mechanism.speed_names
-        at = system.at(mbd.State(jnp.asarray(t), q, p, *names, jnp.asarray(0)))
+        at = system.at(mbd.State(jnp.asarray(t), q, p, mechanism.layout, jnp.asarray(0)))
         for piece in (*PIECES, *SOLVED):
             close_to(at[piece], numbers[piece], piece)
         found = space["equations"](t, np.asarray(q), np.asarray(p))

@@ -43,10 +43,11 @@ def _measured(equations: Equations, poses: Float[Array, "bodies pose"]) -> Float
 def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Array, " nq"]:
     """Return the coordinates of the bodies' poses with guessed values of body and joint coordinates, or of a state."""
     if isinstance(guess, State):
-        if guess.coordinate_names != mechanism.coordinate_names:
+        given = guess.layout.q.names
+        if given != mechanism.coordinate_names:
             raise MechanismError(
-                f"guess is a State of another mechanism, with the coordinates {', '.join(guess.coordinate_names[:3])}, "
-                f"… ({len(guess.coordinate_names)} in all); this one has {', '.join(mechanism.coordinate_names[:3])}, "
+                f"guess is a State of another mechanism, with the coordinates {', '.join(given[:3])}, "
+                f"… ({len(given)} in all); this one has {', '.join(mechanism.coordinate_names[:3])}, "
                 f"… ({mechanism.nq} in all)."
             )
         return guess.q

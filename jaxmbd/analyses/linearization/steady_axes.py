@@ -110,7 +110,7 @@ def _of_joints(mechanism: Mechanism, state: State) -> tuple[str, ...] | None:
     turns = state.q[np.asarray([place[name] for name in other.turns], int)]
     q, v = _in_joint_coordinates(other, state.t, state.q[: len(mechanism.tree.coordinates)], turns, state.v)
     try:
-        names = choose(other, State(state.t, q, v, other.coordinate_names, other.speed_names), None)[0].speeds
+        names = choose(other, State(state.t, q, v, other.layout), None)[0].speeds
         choice = choose(mechanism, state, names)[0]
     except MechanismError:
         return None

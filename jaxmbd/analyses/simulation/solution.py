@@ -138,10 +138,9 @@ class Solution(eqx.Module):
         return readable(self, self._text, ts=1, q=2) if known else readable(self, str, ts=2, q=3)
 
     def _text(self) -> str:
-        names, units = self.mechanism.coordinate_names, self.mechanism.coordinate_units
-        columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
-        own = self.mechanism.own_states
-        columns += [(state.name, state.unit, x) for state, x in zip(own, np.asarray(self.z).T, strict=True)]
+        layout, columns = self.mechanism.layout, []
+        for block, values in (layout.q, self.q), (layout.z, self.z):
+            columns += zip(block.names, block.units, np.asarray(values).T, strict=True)
         went = RESULTS[self.result] or "successful"
         lines = [
             f"Solution at {count_of(len(self.ts), 'time')}, "
@@ -191,10 +190,9 @@ class Solution(eqx.Module):
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several quantities by name, each with time on its first axis."""
-        wanted, own = checked_names("names", names, "energy"), [state.name for state in self.mechanism.own_states]
-        saved = (self.q, self.mechanism.coordinate_names), (self.z, own)
-        places = {name: (values, k) for values, each in saved for k, name in enumerate(each)}
-        series = {name: part_of(places[name][0], (..., places[name][1])) for name in wanted if name in places}
+        wanted, places = checked_names("names", names, "energy"), self.mechanism.layout.places
+        saved = {name: places[name] for name in wanted if name in places and places[name][0] != "v"}
+        series = {name: part_of(getattr(self, block), (..., k)) for name, (block, k) in saved.items()}
         others = tuple(name for name in wanted if name not in series)
         if others:
             series |= self._computed(others)
@@ -202,9 +200,9 @@ class Solution(eqx.Module):
 
     def _computed(self, names: tuple[str, ...]) -> dict[str, Array]:
         """Quantities that are not saved. Speeds alone are parts of `v`."""
-        speeds = {name: k for k, name in enumerate(self.mechanism.speed_names)}
-        if all(name in speeds for name in names):
-            return {name: part_of(self.v, (..., speeds[name])) for name in names}
+        places = self.mechanism.layout.places
+        if all(name in places for name in names):
+            return {name: part_of(self.v, (..., places[name][1])) for name in names}
         known = channel_units(self.mechanism)
         check_known("quantity", names, known)
         users = channels_of_users(self.mechanism)

@@ -50,7 +50,8 @@ def encoded(value: Any) -> Any:
     if isinstance(value, type):
         return ["class", _name(value)]
     if dataclasses.is_dataclass(value):
-        return ["object", _name(type(value)), [[name, encoded(x)] for name, x in vars(value).items()]]
+        fields = {field.name for field in dataclasses.fields(value)}  # without cached properties
+        return ["object", _name(type(value)), [[name, encoded(x)] for name, x in vars(value).items() if name in fields]]
     raise TypeError(f"{value!r} has no text that it can be built from.")
 
 

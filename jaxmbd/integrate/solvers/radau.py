@@ -128,7 +128,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
             raise MechanismError("Radau solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...).")
         nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
-        states = len(args[0].mechanism.own_states)
+        states = len(args[0].mechanism.layout.z)
         zdot = nothing(self.stages, states) if states else None
         return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
 
@@ -136,7 +136,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: LastStep, made_jump: Any
     ) -> tuple[Any, Any, dict[str, Any], LastStep, dfx.RESULTS]:
         equations, (q, v, integrated) = args[0], y0
-        states = len(equations.mechanism.own_states)
+        states = len(equations.mechanism.layout.z)
         z, integrals = jnp.split(integrated, [states])
         step = RadauStep(equations, t0, t1 - t0, q, v, z if states else None, self.stages)
         guess, linear = _starting_values(step, solver_state)

@@ -168,9 +168,13 @@ def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Secti
     if state.q.dtype != floats:
         raise MechanismError(f"The state is {state.q.dtype}, and the mechanism {floats}; save both in one precision.")
     rank = {"rank": int(state.rank)} if int(state.rank) >= 0 else {}
-    names = {"coordinates": (state.coordinate_names, state.q), "speeds": (state.speed_names, state.v)}
-    names |= {"states": (state.own_state_names, state.z)} if state.own_state_names else {}
-    values = {key: Section(zip(of, numbers(np.asarray(x)), strict=True)) for key, (of, x) in names.items()}
+    blocks = {"coordinates": state.layout.q, "speeds": state.layout.v, "states": state.layout.z}
+    arrays = zip(blocks.items(), (state.q, state.v, state.z), strict=True)
+    values = {
+        key: Section(zip(block.names, numbers(np.asarray(x)), strict=True))
+        for (key, block), x in arrays
+        if len(block) or key != "states"
+    }
     return Section(t=numbers(np.asarray(state.t, floats)), **rank, **values)
 
 
@@ -187,10 +191,10 @@ def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> Stat
     place = place.at("state")
     tables = _checked(tree["state"], dict, "a table", place)
     place.check_keys("entry of a state", tables, ("t", "rank", "coordinates", "speeds", "states"))
-    q = _by_name(tables.get("coordinates", {}), mechanism.coordinate_names, dtype, place.at("coordinates"))
-    v = _by_name(tables.get("speeds", {}), mechanism.speed_names, dtype, place.at("speeds"))
-    own = tuple(entry.name for entry in mechanism.own_states)
-    z = _by_name(tables.get("states", {}), own, dtype, place.at("states"))
+    layout = mechanism.layout
+    q = _by_name(tables.get("coordinates", {}), layout.q.names, dtype, place.at("coordinates"))
+    v = _by_name(tables.get("speeds", {}), layout.v.names, dtype, place.at("speeds"))
+    z = _by_name(tables.get("states", {}), layout.z.names, dtype, place.at("states"))
     rank = tables.get("rank")
     if rank is not None:
         rows = sum(mechanism.constraint_sizes())

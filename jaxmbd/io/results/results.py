@@ -92,8 +92,7 @@ def state_at(data: "xr.Dataset", mechanism: Mechanism, index: int, path: Path) -
     check_mechanism(mechanism)
     if data.attrs.get("kind") != "motion" or "time" not in data.coords:
         raise MechanismError(f"{str(path)!r} holds a {data.attrs.get('kind')!r}, and states are those of a motion.")
-    own = [entry.name for entry in mechanism.own_states]
-    names = (*mechanism.coordinate_names, *mechanism.speed_names, *own)
+    names = mechanism.layout.names
     missing = [name for name in names if name not in data or data[name].dims != ("time",)]
     if missing:
         raise MechanismError(

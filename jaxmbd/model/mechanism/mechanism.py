@@ -24,6 +24,7 @@ from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Generali
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
 from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.mechanism.layout import Block, Layout
 from jaxmbd.model.mechanism.named_coordinates import (
     AnyCoordinate,
     Coordinate,
@@ -44,7 +45,7 @@ from jaxmbd.model.mechanism.validation import (
     named_joints,
 )
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
-from jaxmbd.model.states import OwnState, entries_of, stateful, values_of, with_values
+from jaxmbd.model.states import entries_of, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
@@ -298,11 +299,14 @@ class Mechanism(eqx.Module):
         return stateful(self.forces)
 
     @property
-    def own_states(self) -> tuple[OwnState, ...]:
-        """The states of parts, with their names, units and sizes: `"motor.current"`, one for each entry of `z`."""
-        return tuple(
-            state._replace(name=f"{part.name}.{state.name}") for part in self._stateful() for state in entries_of(part)
-        )
+    def layout(self) -> Layout:
+        """The names, units and sizes of the entries of `q`, `v` and the states of parts `z`, `"motor.current"`."""
+        own = [(part.name, state) for part in self._stateful() for state in entries_of(part)]
+        names = tuple(f"{owner}.{state.name}" for owner, state in own)
+        z = Block(names, tuple(state.unit for _, state in own), tuple(state.size for _, state in own))
+        ones = (1.0,) * self.nq, (1.0,) * self.nv
+        q = Block(self.coordinate_names, self.coordinate_units, ones[0])
+        return Layout(q, Block(self.speed_names, self.speed_units, ones[1]), z)
 
     @property
     def z(self) -> Float[Array, " nz"]:
