@@ -30,8 +30,8 @@ class State(eqx.Module):
     of the states of a motion from there; −1 where it is not known: of a state made by hand, or from a file without it.
     If it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
     code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
-    `layout`: the names and units of the entries, those of `mechanism.layout`. `print(state)` shows all of them as a table
-    by part.
+    `layout`: the names and units of the entries, those of `mechanism.layout`. `print(state)` shows all of them as a
+    table by part.
 
     All states of a mechanism have one structure, so they are carries of `jax.lax.scan`, `cond` and `while_loop`.
     """
