@@ -60,7 +60,9 @@ def is_concrete(*values: Any) -> bool:
 
 def is_local(array: Any) -> bool:
     """True if an array is concrete and on the default device, on which NumPy code and stored functions run."""
-    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
+    if isinstance(array, jax.Array):  # asked of each number of a mechanism, at each call of an analysis
+        return not isinstance(array, jax.core.Tracer) and array.devices() == {jax.devices()[0]}
+    return is_concrete(array)
 
 
 def _is_traced(tree: Any, functions: set[int]) -> bool:

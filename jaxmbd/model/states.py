@@ -10,6 +10,7 @@ with are those at which a motion starts; the analyses put those of an instant in
 """
 
 import abc
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -64,9 +65,16 @@ def stateful(part: Any) -> list[Any]:
     return [x for x in jax.tree.leaves(part, is_leaf=_is_stateful) if _is_stateful(x)]
 
 
-def no_states() -> Float[Array, "0"]:
+def no_states(dtype: Any = None) -> Float[Array, "0"]:
     """The states of a mechanism whose parts have none."""
-    return constant(np.zeros(0, jnp.result_type(float)))
+    kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
+    return _empty(kind, jax.config.jax_default_device)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@lru_cache(maxsize=8)
+def _empty(dtype: np.dtype, device: Any) -> Float[Array, "0"]:
+    """Made once: most mechanisms have no such states, and a new array takes as long as a tenth of an assembly."""
+    return constant(np.zeros(0, dtype))
 
 
 def entries_of(part: AbstractOwnStates) -> list[OwnState]:

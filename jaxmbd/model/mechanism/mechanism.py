@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
-import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import combined, constant
+from jaxmbd.arrays import combined
 from jaxmbd.checks import check_flags, check_instance, checked_items, checked_names
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
@@ -45,7 +44,7 @@ from jaxmbd.model.mechanism.validation import (
     named_joints,
 )
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
-from jaxmbd.model.states import entries_of, stateful, values_of, with_values
+from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
@@ -312,7 +311,7 @@ class Mechanism(eqx.Module):
     def z(self) -> Float[Array, " nz"]:
         """The values that the parts hold of their states, at which a motion starts."""
         values = [value for part in self._stateful() for value in values_of(part)]
-        return combined("concatenate", values) if values else constant(np.zeros(0, self.bodies[0].mass.dtype))
+        return combined("concatenate", values) if values else no_states(self.bodies[0].mass.dtype)
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Mechanism":
         """The same mechanism with other values of the states of its parts, unchecked."""
