@@ -53,6 +53,10 @@ CASES: Cases = {
         lambda: mbd.fit(M, None, {"k": lambda m: m["rod"].mass}),
         "fit: experiments must be an Experiment or a sequence of them, got None.",
     ),
+    "fit array without axes": (
+        lambda: mbd.fit(M, np.array(3.0), {"k": lambda m: m["rod"].mass}),
+        "fit: experiments must be an Experiment or a sequence of them, got a ndarray.",
+    ),
     "fit free fn": (
         lambda: mbd.fit(M, EX, lambda m: m["rod"].mass, progress=False),
         "free must be a dictionary of values by name, such as {'k': 'spring.stiffness'}, got a function.",

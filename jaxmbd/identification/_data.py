@@ -1,14 +1,14 @@
 """The measurements of a problem: the experiments that were given, checked against the mechanism, and back from
 stacks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError, check_known, shown
 from jaxmbd.identification._experiment import OWN, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments
 from jaxmbd.identification._stacks import Stack, joined
@@ -18,9 +18,11 @@ from jaxmbd.state.output_channels import channel_units
 
 def listed(experiments: Any) -> list[Experiment]:
     """Return one experiment or several as a list; raise unless it is that."""
-    if not isinstance(experiments, Experiment | Iterable):
-        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {experiments!r}.")
-    found = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    try:
+        found = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    except TypeError as error:  # also an array without axes, which has `__iter__`
+        given = shown(experiments)
+        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {given}.") from error
     if not found:
         raise MechanismError("fit needs at least one Experiment.")
     for experiment in found:

@@ -87,6 +87,8 @@ class Modes(eqx.Module):
         value = complex(self.eigenvalues[k])
         if not self.accurate[k]:
             return "inaccurate: A x = λ x is not satisfied"
+        if not np.any(self.shares[:, k]):
+            return "states of parts alone, " + ("constant" if self.rigid[k] else "no motion")
         if self.rigid[k]:
             return "rigid body"
         if value.real > _NONE * abs(value):
