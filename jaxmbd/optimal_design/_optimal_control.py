@@ -134,33 +134,28 @@ class _Shooting(eqx.Module):
 
 
 class _WithEfforts:
-    """A mechanism as a function of the values of efforts: of those of tables that are its forces, `tables`, and of
-    those that are added to inputs, at the times `samples`.
+    """A mechanism as a function of the values of efforts: of tables that are its forces, and of those that are added to
+    its inputs, at the times `samples`. Its own numbers are constants, so that it is equal to another one of the same
+    mechanism only."""
 
-    Its own numbers are constants, so that it is equal to another one of the same mechanism only.
-    """
-
-    def __init__(
-        self, mechanism: Mechanism, tables: tuple[str, ...], inputs: tuple[str, ...], samples: tuple[float, ...]
-    ) -> None:
-        self.mechanism, self.tables, self.inputs, self.samples = mechanism, tables, inputs, samples
+    def __init__(self, mechanism: Mechanism, names: tuple[str, ...], samples: tuple[float, ...]) -> None:
+        self.mechanism, self.names, self.samples = mechanism, names, samples
 
     def __call__(self, values: Mapping[str, Any]) -> Mechanism:
-        mechanism = self.mechanism
-        for name in self.tables:
+        mechanism, known = self.mechanism, inputs(self.mechanism)
+        for name in (name for name in self.names if name not in known):
             mechanism = eqx.tree_at(lambda m, name=name: m[name].force.values, mechanism, values[name])
-        return with_signals(mechanism, [(name, Table(self.samples, values[name])) for name in self.inputs])
+        return with_signals(mechanism, [(x, Table(self.samples, values[x])) for x in self.names if x in known])
 
     def __eq__(self, other: object) -> bool:
-        names = "tables", "inputs", "samples"
         return (
             isinstance(other, _WithEfforts)
             and self.mechanism is other.mechanism
-            and all(getattr(self, name) == getattr(other, name) for name in names)
+            and (self.names, self.samples) == (other.names, other.samples)
         )
 
     def __hash__(self) -> int:
-        return hash((id(self.mechanism), self.tables, self.inputs, self.samples))
+        return hash((id(self.mechanism), self.names, self.samples))
 
 
 class _OfMechanism(eqx.Module):
@@ -282,9 +277,7 @@ def optimal_control(
     if own and len(start.z):
         own[_OWN] = jnp.broadcast_to(start.z, (segments - 1, len(start.z)))
     free |= {name: Parameter(start=value) for name, value in own.items()}
-    forces = {force.name for force in mechanism.forces}
-    own_forces, added = ([name for name in tables if (name in forces) is is_force] for is_force in (True, False))
-    build = _WithEfforts(mechanism, tuple(own_forces), tuple(added), tuple(samples.tolist()))
+    build = _WithEfforts(mechanism, tuple(tables), tuple(samples.tolist()))
     variables = variables_of("optimal_control", build, free)
     limits = {"end": Limit(_AtEnd(tuple(end)), equals=jnp.asarray([*end.values()]), scale=1.0)}
     if segments > 1:

@@ -216,7 +216,7 @@ class FunctionWithInputs(eqx.Module):
         added = _total(self.signals, t)
         if self.axis is not None:
             added = added * jnp.asarray(self.axis, added.dtype)
-        law = self.without_inputs
+        law: Any = self.without_inputs
         if law is None:
             return added
         return (law(t, *args) if callable(law) else law) + added
