@@ -219,7 +219,8 @@ class FunctionWithInputs(eqx.Module):
         law: Any = self.without_inputs
         if law is None:
             return added
-        return (law(t, *args) if callable(law) else law) + added
+        value: Any = law(t, *args) if callable(law) else law
+        return value + added
 
 
 class JointForceWithInputs(AbstractJointForce):
