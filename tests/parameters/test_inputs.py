@@ -37,6 +37,7 @@ def cart(coordinates: str, *more: Any, drivers: Any = ()) -> pl.Mechanism:
         pl.JointForce("motor", "pin.angle", lambda t, x, v, p: 0.4 - 0.2 * v),
         pl.JointFriction("friction", "pin.angle", 0.1, 0.2, 0.5),
         pl.JointSpringDamper("torsion", "pin.angle", 3.0),
+        pl.JointStop("stop", "pin.angle", -1.0, 0.1, 50.0),  # it stores energy at the angle of the tests, 0.2 rad
         pl.DCMotor("coil", "pin.angle", 6.0, resistance=1.0, inductance=0.02, constant=0.3),
     ]
     return pl.Mechanism([body, rod], joints, [*forces, *more], drivers, coordinates=coordinates)
@@ -69,6 +70,7 @@ PARTS: dict[str, Any] = {
     "motor.effort": along("pin.angle"),
     "friction.effort": along("pin.angle"),
     "torsion.effort": along("pin.angle"),
+    "stop.effort": along("pin.angle"),
     "coil.effort": along("pin.angle"),
     "spring.tension": pull,
     "rod.fy": lambda name, u: pl.Force(name, ROD, lambda t, frame, rate: jnp.stack([0.0 * t, u(t)])),
