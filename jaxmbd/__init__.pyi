@@ -76,6 +76,8 @@ from .optimal_design import Limit as Limit
 from .optimal_design import Synthesis as Synthesis
 from .optimal_design import design as design
 from .optimal_design import synthesise as synthesise
+from .parameters.inputs import inputs as inputs
+from .parameters.inputs import with_inputs as with_inputs
 from .parameters.numbers import NamedNumbers as NamedNumbers
 from .parameters.numbers import numbers as numbers
 from .parameters.numbers import with_numbers as with_numbers

@@ -56,7 +56,8 @@ class Problem(eqx.Module):
       `{"k": lambda m: m["spring"].stiffness}`, or a `Parameter`; empty to estimate initial states only;
     - `instruments`: by the name that `data` uses, an `Instrument`, through which a channel is measured;
     - `inputs`: by name, where numbers or functions belong that each experiment has on its own (its `own`) without
-      estimating them: `{"torque": "motor.force"}`, or a function, `{"torque": lambda m: m["motor"].force}`;
+      estimating them: `{"torque": "motor.force"}`, or a function, `{"torque": lambda m: m["motor"].force}`; or the name
+      of an input (`jaxmbd.inputs`) to which they are added, `{"torque": "O.angle"}`;
     - `loss`: `"squares"`, or a robust one, `"huber"`, `"soft_l1"`, `"cauchy"`, which grows less than the square for
       residuals above `loss_scale` noise levels;
     - `noise`: `"given"` by the experiments, or estimated from the residuals by `fit`, as `"white"` or `"coloured"`

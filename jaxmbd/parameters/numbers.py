@@ -19,7 +19,7 @@ from jaxmbd.arrays import as_float, constant, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_mapping, checked_names
 from jaxmbd.docstrings import units_of
 from jaxmbd.errors import MechanismError, shown, unknown
-from jaxmbd.model.force.force import AbstractJointForce
+from jaxmbd.model.force.force import AbstractJointForce, FunctionWithInputs
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import check_moving
 from jaxmbd.printing import format_number, table
@@ -40,6 +40,10 @@ class Field:
 # A pose is a guess for the assembly, and the four numbers of a rotation depend on one another: who means them names
 # them; no pattern does.
 _UNLISTED = {Field("pose"), Field("rotation")}
+
+
+# The numbers of a law keep their names when inputs are added to it (`parameters/inputs.py`).
+_UNSPELLED = Field("without_inputs")
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,9 @@ class Number:
 
     def unit(self, mechanism: Mechanism) -> str:
         """Return its unit, which the docstring of its class gives; "" if that gives none."""
-        place = max(k for k, key in enumerate(self.path) if isinstance(key, Field))
-        owner, field = Path(self.path[:place])(mechanism), self.path[place].name
+        owners = ((Path(self.path[:k])(mechanism), key) for k, key in enumerate(self.path) if isinstance(key, Field))
+        *_, (owner, key) = ((x, key) for x, key in owners if not isinstance(x, FunctionWithInputs))
+        field = key.name
         units = units_of(type(owner), field)
         if len(units) == 2 and isinstance(owner, AbstractJointForce):  # along an angle or a displacement
             angular = mechanism.coordinate(owner.coordinate).unit(mechanism.space) == "rad"
@@ -285,7 +290,7 @@ def find_node(mechanism: Mechanism, name: str) -> tuple[Any, ...] | None:
     """Return the path to an array, a function, or a module with arrays of this name; None if there is none."""
     for path, owner, called in _owners(mechanism):
         for keys, _ in _flattened(owner) if name.startswith(f"{called}.") else ():
-            for k in range(1, len(keys) + 1):
+            for k in range(len(keys), 0, -1):  # from the leaf up: the law itself, not the law with its inputs
                 if called + _spelled(keys[:k]) == name:
                     return (*path, *keys[:k])
     return None
@@ -325,7 +330,8 @@ def _flattened(owner: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
 
 
 def _spelled(keys: Iterable[Any]) -> str:
-    return "".join(f".{key.name}" if isinstance(key, Field) else f"[{key}]" for key in keys)
+    spelled = (key for key in keys if key != _UNSPELLED)
+    return "".join(f".{key.name}" if isinstance(key, Field) else f"[{key}]" for key in spelled)
 
 
 def _is_array(value: Any) -> bool:

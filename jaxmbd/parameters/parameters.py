@@ -18,8 +18,10 @@ from jaxmbd.checks import check_finite, check_instance, check_mapping, check_som
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
+from jaxmbd.parameters.inputs import InputPlace
+from jaxmbd.parameters.inputs import inputs as inputs_of
 from jaxmbd.parameters.labels import labels
-from jaxmbd.parameters.numbers import Path, check_apart, find, is_pattern
+from jaxmbd.parameters.numbers import Path, check_apart, find, find_node, is_pattern
 from jaxmbd.parameters.places import AbstractPlace, Leaves, Named, Where, claims, place_of
 from jaxmbd.parameters.priors import AbstractPrior
 from jaxmbd.parameters.ranges import AbstractRange, Unbounded
@@ -251,7 +253,9 @@ def _is_number(mechanism: Mechanism, name: str) -> bool:
 
 
 def _input(mechanism: Any, name: str, where: Any) -> AbstractPlace:
-    """The place of an input, which may take a function or a module there."""
+    """The place of an input, which may take a function or a module there; or the input over time of that name."""
+    if isinstance(where, str) and where in inputs_of(mechanism) and find_node(mechanism, where) is None:
+        return InputPlace(where)
     place = place_of(f"Input {name!r}", where, mechanism)
     if not isinstance(place, Named) or (place.numbers[0].index is not None and not place.is_pattern):
         return place

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -68,6 +69,39 @@ def test_another_end_and_other_bounds_compile_nothing(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(costs, [3.0, 0.75, 6.75], rtol=1e-7)
     assert counts[0] > 1
     assert counts[1:] == [1, 1]
+
+
+CONTROLLED = mbd.Integration(solver=dfx.Dopri5(), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "integration"),
+    [
+        ("O.angle", None),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("motor.effort", None), ("O.angle", CONTROLLED)]),
+    ],
+)
+def test_samples_of_an_input_are_those_of_a_table_in_the_mechanism(
+    name: str, integration: mbd.Integration | None
+) -> None:
+    """Beside a constant torque of -2 N m that the mechanism has, so that 2 N m more are needed: `u = J (6 − 12 t) + 2`.
+    The steps are constant, or controlled."""
+    mechanism = disc().replacing(forces=[pl.JointForce("motor", "O.angle", -2.0)])
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+    found = optimal_control(
+        mechanism, start, {name: (-10.0, 10.0)}, {"O.angle": 1.0, "O.angle_rate": 0.0}, coordinates=["O.angle"],
+        duration=DURATION, segments=2, steps_per_segment=8, samples_per_segment=4, integration=integration,
+        progress=False,
+    )  # fmt: skip
+    assert found.outcome.startswith("converged")
+    assert found.end_error < 1e-8
+    np.testing.assert_allclose(found.efforts[name], 2.0 + 0.5 * (6 - 12 * np.linspace(0, 1, KNOTS)), atol=1e-4)
+    # The cross term of the constant 2 N m vanishes, since the other part has no mean.
+    assert found.objective == pytest.approx(12 * 0.5**2 + 2.0**2, rel=1e-8)
+    again = mbd.with_inputs(mechanism, {name: mbd.Table(np.linspace(0, DURATION, KNOTS), found.efforts[name])})
+    assert repr(found.mechanism) == repr(again)
+    motion = mbd.simulate(again, start, np.linspace(0, DURATION, 5))
+    np.testing.assert_allclose(motion["O.angle"][-1], 1.0, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -218,7 +252,7 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"efforts": {"mtr": None}}, "force named 'mtr'"),
+        ({"efforts": {"mtr": None}}, "force or input named 'mtr'"),
         ({"coordinates": ["O.angle", "disc.x"]}, "1 degrees? of freedom"),
         ({"duration": 0.0}, "duration must be positive"),
         ({"duration": "long"}, "duration must be a number, got 'long'"),
@@ -234,6 +268,19 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
         ({"segments": 0}, "segments must be at least 1"),
         ({"guess": {"P.angle": [1.0]}}, "coordinate for guess named 'P.angle'"),
         ({"efforts": {"motor": (1.0, -1.0)}}, "lower must be below upper"),
+        ({"efforts": {"O.angel": None}}, "Did you mean 'O.angle'"),
+        ({"efforts": {"gravity": None}}, "'gravity' must be a force with samples"),
+        ({"samples_per_segment": 0}, "samples_per_segment must be at least 1"),
+        ({"rtol": 1e-6}, "rtol cannot be set: the steps of RungeKutta4 are constant"),
+        ({"integration": mbd.Integration(accuracy="high")}, "accuracy cannot be set: the steps of RungeKutta4"),
+        ({"dt0": 0.1}, "dt0 cannot be set: .* follows from steps_per_segment"),
+        ({"solver": dfx.Dopri8(), "adjoint": "forward"}, "adjoint cannot be set: .* both modes"),
+        ({"events": [mbd.Event("top", "disc.theta", above=1.0)]}, "events cannot be set: the motion has to go on"),
+        (
+            {"solver": dfx.Dopri8(), "stepsize_controller": dfx.StepTo(jnp.linspace(0.0, 1.0, 5))},
+            "stepsize_controller cannot be set: StepTo",
+        ),
+        ({"stepz": 3}, "setting of optimal_control named 'stepz'. Did you mean 'steps'"),
         # Efforts may begin on a bound: what is said is the next mistake.
         (
             {"efforts": {"motor": (0.0, 3.0)}, "constraints": {"end": mbd.Limit(lambda m: 0.0, upper=1.0)}},

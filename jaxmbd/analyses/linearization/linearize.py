@@ -59,9 +59,9 @@ def linearize(
     - `state`: a `State`, or an object with one, such as an equilibrium. Its dependent coordinates and speeds are
       corrected to satisfy the constraints, so that derivatives with respect to the mechanism's numbers are taken at
       fixed independent coordinates;
-    - `inputs`: a force along a coordinate, `"O.angle"`, `"slider.x"` `[N m, N]`; on a body at its centre of mass in
-      world axes, `"slider.fx"`; an addition to a force along a coordinate, `"motor.effort"`, or to a spring's tension,
-      `"spring.tension"`; or any other number of the mechanism on which the constraints do not depend, by its name or
+    - `inputs`: by their names (`jaxmbd.inputs`), such as an effort along a coordinate, `"O.angle"`, `"slider.x"`
+      `[N m, N]`, a force on a body, `"slider.fx"`, an addition to the effort of a motor, `"motor.effort"`, or to a
+      tension, `"spring.tension"`; or any number of the mechanism on which the constraints do not depend, by its name or
       a pattern, `"spring.free_length"`, or under a name of your choice by its name or a function,
       `("rest", lambda m: m["spring"].free_length)`. The motion of a driver cannot be an input;
     - `outputs`: any name that `solution[name]` can read, including accelerations and reactions;

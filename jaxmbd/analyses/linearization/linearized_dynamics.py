@@ -17,69 +17,17 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.engine import cached_on_disk, trace_once
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds, close_loops
-from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.force.marker_forces import SpringDamper
-from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import LeastSquaresQR
-from jaxmbd.parameters.numbers import is_pattern, names_of, numbers_of
+from jaxmbd.parameters.inputs import inputs as inputs_of
+from jaxmbd.parameters.inputs import resolved, with_signals
 from jaxmbd.parameters.places import AbstractPlace, Named, Where, place_of_number
-from jaxmbd.planar import Force, JointForce
 from jaxmbd.state.output_channels import Snapshot, channel_values
 
 Input: TypeAlias = str | tuple[str, Where]
-
-
-class _JointForceWithInput(AbstractJointForce):
-    """A force along a coordinate, with a number added to its effort."""
-
-    name: str = eqx.field(static=True)
-    coordinate: str = eqx.field(static=True)
-    law: AbstractJointForce
-    by: Scalar
-
-    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        return self.law.effort(t, coordinate, rate) + self.by
-
-    def potential(self, coordinate: Scalar) -> Scalar:
-        return self.law.potential(coordinate)
-
-
-class _TensionWithInput(eqx.Module):
-    """The actuator of a spring-damper, with a number added to its tension."""
-
-    actuator: Any
-    by: Scalar
-
-    def __call__(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
-        own = self.actuator
-        tension: Any = own(t, length, rate) if callable(own) else own
-        return tension + self.by
-
-
-def input_units(mechanism: Mechanism) -> dict[str, str]:
-    """Return all names of inputs, with the units of the efforts that they add."""
-    units: dict[str, str] = {}
-    for force in mechanism.forces:
-        if isinstance(force, AbstractJointForce):
-            units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
-        if isinstance(force, SpringDamper):
-            units[f"{force.name}.tension"] = "N"
-    coordinates = [
-        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint | Tendon) for c in j.coordinate_names
-    ]
-    coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
-    units |= {name: _effort_unit(mechanism, name) for name in coordinates}
-    efforts = list(zip(mechanism.space.efforts, mechanism.space.effort_units, strict=True))
-    return units | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
-
-
-def _effort_unit(mechanism: Mechanism, coordinate: str) -> str:
-    return "N m" if mechanism.coordinate(coordinate).unit(mechanism.space) == "rad" else "N"
 
 
 def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input, ...]:
@@ -87,7 +35,7 @@ def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input
     if not isinstance(inputs, Iterable):
         raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
     checked: list[Input] = []
-    known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
+    known, drivers = inputs_of(mechanism), {driver.name for driver in mechanism.drivers}
     for entry in (inputs,) if isinstance(inputs, str) else inputs:
         if isinstance(entry, str):
             owner, _, component = entry.partition(".")
@@ -97,13 +45,7 @@ def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input
                     f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
                     f"{mechanism[owner].coordinate!r}."
                 )
-            if entry in known:
-                checked.append(entry)
-                continue
-            numbers = numbers_of(mechanism)
-            names = names_of(mechanism, entry) if is_pattern(entry) else (entry,)
-            check_known("input", names, (*known, *numbers))
-            checked += [(name, name) for name in names]
+            checked += [name if name in known else (name, name) for name in resolved(mechanism, entry)]
         elif isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and _is_place(entry[1]):
             checked.append(entry)
         else:
@@ -128,35 +70,9 @@ def named(entry: Input) -> str:
 
 def units_of(mechanism: Mechanism, inputs: tuple[Input, ...]) -> tuple[str, ...]:
     """Return the units of inputs; "" where a function selects the number."""
-    known = input_units(mechanism)
+    known = inputs_of(mechanism)
     places = [known[x] if isinstance(x, str) else _place_of(mechanism, *x) for x in inputs]
     return tuple(x if isinstance(x, str) else x.unit(mechanism) if isinstance(x, Named) else "" for x in places)
-
-
-def with_input(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
-    """Return the mechanism with an input that is `by` larger than where it is linearised."""
-    if not isinstance(entry, str):
-        place = _place_of(mechanism, *entry)
-        return place.replaced(mechanism, place.value(entry[0], mechanism) + by)
-    owner, _, component = entry.partition(".")
-    for k, force in enumerate(mechanism.forces):
-        if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
-            return _with(mechanism, _JointForceWithInput(force.name, force.coordinate, force, by), k)
-        if force.name == owner and component == "tension" and isinstance(force, SpringDamper):
-            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _TensionWithInput(force.actuator, by)), k)
-    part, space, bodies = owner + " " + component, mechanism.space, {body.name: body for body in mechanism.bodies}
-    if owner in bodies and component in space.efforts:
-        wrench = jnp.zeros(len(space.efforts), by.dtype).at[space.efforts.index(component)].set(by)
-        torque = wrench[space.dim] if space.dim == 2 else wrench[space.dim :]
-        return _with(mechanism, Force(part, bodies[owner].at(), wrench[: space.dim], torque))
-    return _with(mechanism, JointForce(part, entry, by))
-
-
-def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechanism:
-    """Return the mechanism with one more force, or with a force replaced. Names are not checked and may repeat."""
-    forces = list(mechanism.forces)
-    forces[slice(len(forces), None) if place is None else slice(place, place + 1)] = [force]
-    return mechanism.replaced(forces=forces)
 
 
 def _place_of(mechanism: Mechanism, name: str, where: Where) -> AbstractPlace:
@@ -261,9 +177,12 @@ class _LinearizedDynamics:
 
     def with_inputs(self, u: Float[Array, " inputs"]) -> Equations:
         """Return the equations of the mechanism with changed inputs `u`."""
-        mechanism = self.equations.mechanism
-        for entry, by in zip(self.inputs, u, strict=True):
-            mechanism = with_input(mechanism, entry, by)
+        mechanism, changes = self.equations.mechanism, list(zip(self.inputs, u, strict=True))
+        for entry, by in changes:
+            if not isinstance(entry, str):
+                place = _place_of(mechanism, *entry)
+                mechanism = place.replaced(mechanism, place.value(entry[0], mechanism) + by)
+        mechanism = with_signals(mechanism, [(entry, by) for entry, by in changes if isinstance(entry, str)])
         return Equations(mechanism, self.equations.redundant) if self.inputs else self.equations
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:

@@ -44,7 +44,7 @@ class Settings(TypedDict, total=False):
 
 
 class Integration(eqx.Module):
-    """How a motion is integrated: the settings of `simulate`, `step`, `Problem` and `fit`.
+    """How a motion is integrated: the settings of `simulate`, `step`, `Problem`, `fit` and `optimal_control`.
 
     They take settings by name, too, which have precedence over those of the object.
     `dataclasses.replace(integration, rtol=1e-9)` is another one. Values are checked when it is made; what depends on

@@ -19,7 +19,13 @@ from jaxtyping import AbstractArray
 from jaxmbd import planar, spatial
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker
 from jaxmbd.model.driver import Driver
-from jaxmbd.model.force.force import ScaledForce, ScaledFunction, ScaledJointForce
+from jaxmbd.model.force.force import (
+    FunctionWithInputs,
+    JointForceWithInputs,
+    ScaledForce,
+    ScaledFunction,
+    ScaledJointForce,
+)
 from jaxmbd.model.joint.shared import RackAndPinion
 from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism, Sensor
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
@@ -31,7 +37,9 @@ from jaxmbd.space.spatial import SpatialRate
 SPACES: dict[str, ModuleType] = {"planar": planar, "spatial": spatial}
 
 # Classes of parts that the namespaces of both spaces lack, and those in the namespaces that are no part of a mechanism.
-_FURTHER = (Piecewise, Table, SmoothingSpline, ScaledForce, ScaledJointForce, ScaledFunction)
+_OF_TIME = (Piecewise, Table, SmoothingSpline)
+_AROUND = (ScaledForce, ScaledJointForce, ScaledFunction, FunctionWithInputs, JointForceWithInputs)
+_FURTHER = _OF_TIME + _AROUND
 _NO_PARTS = (Mechanism, GeneralizedSpeeds, Solid, AbstractFrame, SpatialRate)
 
 # The groups of parts of a mechanism, and the classes of each.

@@ -1,4 +1,4 @@
-"""Abstract forces, forces on a whole mechanism, and forces multiplied by a factor.
+"""Abstract forces, forces on a whole mechanism, and forces with inputs or multiplied by a factor.
 
 A force is a law for wrenches at markers, from their frames and rates, or for an effort along a coordinate. `Gravity`
 and `GeneralizedForce` act on all bodies and all coordinates.
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Point, Scalar, as_float, is_concrete
-from jaxmbd.checks import check_callable, check_finite, check_shape
+from jaxmbd.checks import check_callable, check_finite, check_law, check_shape, checked_items
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_name
@@ -192,6 +192,66 @@ class ScaledFunction(eqx.Module):
 
     def __call__(self, *args: Any) -> Array:
         return self.factor * self.function(*args)
+
+
+def _signals(given: Any) -> Any:
+    return tuple(map(as_float, given)) if isinstance(given, tuple | list) else given
+
+
+class FunctionWithInputs(eqx.Module):
+    """The law in a field of a part, with inputs: `f(t, …) + e Σ u(t)`.
+
+    **Arguments:** `signals` u, numbers or functions of time, in the unit of the law; `without_inputs` f, a number or a
+    function that takes the time first, None for zero; `axis` e, the direction if the law is a vector.
+    """
+
+    signals: tuple[Any, ...] = eqx.field(converter=_signals)
+    without_inputs: Any = eqx.field(converter=as_float, default=None)
+    axis: tuple[float, ...] | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        _check_signals("FunctionWithInputs", self.signals)
+
+    def __call__(self, t: Scalar, *args: Any) -> Array:
+        added = _total(self.signals, t)
+        if self.axis is not None:
+            added = added * jnp.asarray(self.axis, added.dtype)
+        law: Any = self.without_inputs
+        if law is None:
+            return added
+        value: Any = law(t, *args) if callable(law) else law
+        return value + added
+
+
+class JointForceWithInputs(AbstractJointForce):
+    """A force along a joint coordinate whose law is no field, such as friction, with inputs: `τ + Σ u(t)`.
+
+    **Arguments:** `without_inputs`, the force; `signals` u, numbers or functions of time `[N]` or `[N m]`.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    without_inputs: AbstractJointForce
+    signals: tuple[Any, ...] = eqx.field(converter=_signals)
+
+    def __check_init__(self) -> None:
+        _check_signals(f"JointForceWithInputs {self.name!r}", self.signals)
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        return self.without_inputs.effort(t, coordinate, rate) + _total(self.signals, t)
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return self.without_inputs.potential(coordinate)
+
+
+def _check_signals(part: str, signals: Any) -> None:
+    for k, signal in enumerate(checked_items(f"{part}: signals", signals, "a sequence of numbers or functions")):
+        check_law(part, f"signals[{k}]", signal)
+
+
+def _total(signals: Sequence[Any], t: Scalar) -> Scalar:
+    first, *others = (jnp.asarray(signal(t) if callable(signal) else signal) for signal in signals)
+    return sum(others, first)
 
 
 def scaled(force: Any, factor: Scalar) -> Any:
