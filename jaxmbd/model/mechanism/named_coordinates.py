@@ -118,6 +118,18 @@ class TendonLength(eqx.Module):
         return TendonLength(self.name, tuple(part.bound(near) for part in self.parts), self.ratios)
 
 
+class OwnCoordinate(eqx.Module):
+    """A flexible body's own coordinate: an entry of `q`, which no frames of markers tell."""
+
+    name: Name = eqx.field(static=True)
+    own_unit: str = eqx.field(static=True)
+    joint: ClassVar[None] = None
+
+    def unit(self, space: AbstractSpace) -> str:
+        """The coordinate's unit."""
+        return self.own_unit
+
+
 AnyCoordinate: TypeAlias = Coordinate | TendonLength
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, at_rows, frozen, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.flexible import flexible
 from jaxmbd.model.force.force import AbstractForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import RackAndPinion, Rod
@@ -168,12 +169,13 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     """Return the size of a mechanism [m], zero if it has none.
 
     It is the largest of the extents of the joints' markers on each body and on the ground, of the extent of the bodies'
-    positions, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
+    positions, of the sizes of flexible bodies, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
     forces' markers.
     """
     joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractJoint)]
     forces = [force for force in mechanism.forces if isinstance(force, AbstractForce)]
     lengths = [joint.length for joint in joints if isinstance(joint, Rod)]
+    lengths += [body.size for body in flexible(mechanism.bodies).values()]
     lengths += [part.radius for part in mechanism.joints if isinstance(part, RackAndPinion)]
     lengths = [_value(length) for length in lengths]
     centres = [_value(body.pose)[: mechanism.space.dim] for body in mechanism.bodies]
