@@ -112,8 +112,7 @@ class FlexiblePlacement(AbstractPlacement):
         twists, parts = self.base.twists(speeds), self.coordinates.parts
         each = zip(self.coordinates.bodies, self._floating, self._etas(self.eta), self._etas(rates), strict=True)
         return [
-            _partial_rates(self.space, *values, twists[part.body])
-            for values, part in zip(each, parts, strict=True)
+            _partial_rates(self.space, *values, twists[part.body]) for values, part in zip(each, parts, strict=True)
         ]
 
     def _applied(self, partial: list[tuple[Array, Array]], twists: Twists, rates: Array) -> Twists:
@@ -205,9 +204,7 @@ class FlexiblePlacement(AbstractPlacement):
         for part, (_, B) in zip(parts, self.partial, strict=True):
             on = further[(which >= part.frames.start) & (which < part.frames.stop)]
             columns = nv + np.arange(part.own.start, part.own.stop)
-            loads = jnp.einsum(
-                "lwk,lw->lk", at_rows(B, frame[on] - part.frames.start), at_rows(terms.values, on)
-            )
+            loads = jnp.einsum("lwk,lw->lk", at_rows(B, frame[on] - part.frames.start), at_rows(terms.values, on))
             rows = np.broadcast_to(terms.row[on, None], loads.shape)
             found.append((loads.reshape(-1), rows.reshape(-1), np.broadcast_to(columns, loads.shape).reshape(-1)))
         values, rows, columns = zip(*found, strict=True)
@@ -220,8 +217,8 @@ class FlexiblePlacement(AbstractPlacement):
         rigid, start, blocks = self.coordinates.rigid, self.coordinates.rigid, []
         for body, part, (A, B) in zip(self.coordinates.bodies, self.coordinates.parts, self.partial, strict=True):
             J = jnp.concatenate([A, B], axis=2)[part.sites :]
-            pieces = jax.tree.map(lambda x, a=start, n=len(J): x[a : a + n], parts)
-            start += len(J)
+            own = slice(start, start := start + len(J))
+            pieces = jax.tree.map(lambda x, own=own: x[own], parts)
             momenta = jax.vmap(lambda piece, J: jax.vmap(lambda c: self.space.momentum(piece, c), 1, 1)(J))(pieces, J)
             block = jnp.einsum("fwi,fwj->ij", J, momenta)
             width = A.shape[2]
@@ -236,7 +233,8 @@ class FlexiblePlacement(AbstractPlacement):
         entries = self.base.rows(ConstraintBodyTerms(jnp.eye(width), twist, np.full(width, part.body), width))
         own = np.arange(part.own.start, part.own.stop)
         values = jnp.concatenate([entries.values, jnp.ones(len(own), entries.values.dtype)])
-        rows, columns = np.append(entries.rows, width + own - own[0]), np.append(entries.columns, self.coordinates.speeds + own)
+        rows = np.append(entries.rows, width + np.arange(len(own)))
+        columns = np.append(entries.columns, self.coordinates.speeds + own)
         return SparseMatrix(values, rows, columns, (width + len(own), self.coordinates.speeds + self.coordinates.own))
 
     def own_loads(self, v: Array) -> Array:

@@ -152,9 +152,7 @@ def with_armatures(inertia: AbstractInertia, rows: SparseMatrix, values: Float[A
     return CoupledInertia(_lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))
 
 
-def with_blocks(
-    M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Array, "k k"]]], nv: int
-) -> CoupledInertia:
+def with_blocks(M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Array, "k k"]]], nv: int) -> CoupledInertia:
     """`M + Σ Zᵀ B Z` for blocks `B (k, k)` with rows `Z`; `M` is a lower triangle, of `nv` speeds or less."""
     values, rows, columns = [M.values], [M.rows], [M.columns]
     for Z, block in blocks:

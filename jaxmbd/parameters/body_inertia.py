@@ -58,8 +58,8 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
     check_instance("body_inertia: body", body.name, str, "a body, mechanism['rod']")
     if isinstance(body, AbstractFlexibleBody):
         raise MechanismError(
-            f"body_inertia: {body.name!r} is flexible: its inertia is that of its pieces. Free its own numbers, such as "
-            f"{body.name + '.mass'!r}."
+            f"body_inertia: {body.name!r} is flexible, and its inertia is that of its pieces. Free numbers of its own, "
+            f"such as {body.name + '.mass'!r}."
         )
     if not is_concrete(body.mass, body.inertia):
         raise MechanismError(f"body_inertia: mass and inertia of {body.name!r} must be known numbers.")

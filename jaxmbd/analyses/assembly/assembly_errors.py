@@ -49,7 +49,8 @@ def row_limits(equations: Equations) -> Float[Array | np.ndarray, " m"]:
     """
     mechanism, scales = equations.mechanism, equations.scales.rows
     index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
-    bodies = [[index[owner_of(marker.body)] for marker in getattr(part, "markers", ())] for part in mechanism.constraints()]
+    markers = [getattr(part, "markers", ()) for part in mechanism.constraints()]
+    bodies = [[index[owner_of(marker.body)] for marker in each] for each in markers]
     joints = np.asarray([1 + len(mechanism.tree.loop(each)) for each in bodies], scales.dtype)
     return tolerance_of(scales) * np.repeat(joints, mechanism.constraint_sizes()) * scales
 

@@ -108,7 +108,7 @@ class Beam(AbstractMarkerOwner, AbstractFlexibleBody):
         return Site(f"{self.name}.{name}")
 
     @property
-    def inertia(self) -> Scalar:
+    def inertia(self) -> Scalar:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The inertia [kg m²] of the straight beam about its root."""
         return self.mass * self.length**2 / 3
 
@@ -143,7 +143,7 @@ class Beam(AbstractMarkerOwner, AbstractFlexibleBody):
         shortening = powers @ (lengths @ (lengths @ basis.shortening)) / L
         return Frame(jnp.stack([share * L - 0.5 * shortening, w], axis=1), slope)
 
-    def _lengths(self, eta: Float[Array, " k"]) -> Float[Array, " k"]:
+    def _lengths(self, eta: Float[Array | np.ndarray, " k"]) -> Float[Array, " k"]:
         """The own coordinates as lengths: the slope times the length of the beam."""
         return jnp.concatenate([eta[:1], eta[1:2] * self.length, eta[2:]])
 

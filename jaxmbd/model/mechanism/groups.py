@@ -54,7 +54,7 @@ class PartGroup(eqx.Module):
 
     @property
     def incidence(self) -> np.ndarray:
-        """Indices of frames (`frame_index`), shape `(parts, markers)`: of bodies and sites, the ground's is the last."""
+        """Indices of the frames of bodies, sites and the ground (`frame_index`), shape `(parts, markers)`."""
         return np.asarray(self.bodies, dtype=int).reshape(len(self.members), -1)
 
     @property
@@ -69,9 +69,7 @@ def law_of(static: Any, numbers: Any, turns: Array) -> Any:
     return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
-def group_parts(
-    parts: Sequence[Any], mechanism: Any, index: Mapping[str, int] | None = None
-) -> tuple[PartGroup, ...]:
+def group_parts(parts: Sequence[Any], mechanism: Any, index: Mapping[str, int] | None = None) -> tuple[PartGroup, ...]:
     """Group parts of equal type, static fields and array shapes; groups are in order of first appearance.
 
     `index`: of what markers refer to by name, by default of all frames.

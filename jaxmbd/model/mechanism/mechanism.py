@@ -357,7 +357,7 @@ class Mechanism(eqx.Module):
         each = zip(self.constraints(), self.constraint_sizes(), strict=True)
         return tuple((part.name, row) for part, size in each for row in range(size))
 
-    def coordinate(self, name: str) -> AnyCoordinate | OwnCoordinate:
+    def coordinate(self, name: str) -> AnyCoordinate:
         """The coordinate written `"joint.angle"`, `"body.x"`, `"tendon.length"` or `"beam.deflection"`."""
         check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")

@@ -169,8 +169,8 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     """Return the size of a mechanism [m], zero if it has none.
 
     It is the largest of the extents of the joints' markers on each body and on the ground, of the extent of the bodies'
-    positions, of the sizes of flexible bodies, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
-    forces' markers.
+    positions, of the sizes of flexible bodies, and of the lengths of rods and radii of pinions; only if all of these
+    are zero, of the extents of the forces' markers.
     """
     joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractJoint)]
     forces = [force for force in mechanism.forces if isinstance(force, AbstractForce)]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.body.flexible import AbstractFlexibleBody, frame_index, owner_of
+from jaxmbd.model.body.flexible import frame_index, owner_of
 from jaxmbd.model.body.names import NameUsedError, names_watched
 from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
