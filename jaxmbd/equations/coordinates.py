@@ -89,8 +89,12 @@ class AbstractPlacement(abc.ABC):
         """The generalized forces of strain and damping of flexible bodies; None if there are none."""
 
     @abc.abstractmethod
-    def own_energies(self, v: Array) -> tuple[Scalar, Scalar] | None:
-        """The kinetic energy [J] of flexible bodies beside that of their pieces, and their strain energy [J]."""
+    def strain_energy(self) -> Scalar | None:
+        """The strain energy [J] of flexible bodies; None if there are none."""
+
+    @abc.abstractmethod
+    def own_kinetic_energy(self, v: Array) -> Scalar | None:
+        """The kinetic energy [J] of flexible bodies beside that of their pieces; None if there are none."""
 
     @abc.abstractmethod
     def joint_axes(self) -> Float[Array, "speeds twist"]:
@@ -187,7 +191,10 @@ class AbsolutePlacement(AbstractPlacement):
     def own_loads(self, v: Array) -> None:
         return None
 
-    def own_energies(self, v: Array) -> None:
+    def strain_energy(self) -> None:
+        return None
+
+    def own_kinetic_energy(self, v: Array) -> None:
         return None
 
     def joint_axes(self) -> Float[Array, "0 twist"]:
@@ -291,8 +298,11 @@ class PlacementWithSpeeds(AbstractPlacement):
         loads = self.base.own_loads(self.base_speeds(v))
         return None if loads is None else self.slope.T @ loads
 
-    def own_energies(self, v: Array) -> tuple[Scalar, Scalar] | None:
-        return self.base.own_energies(self.base_speeds(v))
+    def strain_energy(self) -> Scalar | None:
+        return self.base.strain_energy()
+
+    def own_kinetic_energy(self, v: Array) -> Scalar | None:
+        return self.base.own_kinetic_energy(self.base_speeds(v))
 
     def joint_axes(self) -> Float[Array, "speeds twist"]:
         return self.base.joint_axes()

@@ -453,8 +453,9 @@ class Configuration:
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
         """The kinetic energy of bodies and armatures [J]: `½ Vᵀ M_b V`, plus what moving markers add to `½ a ċ²`."""
-        energy, own = self.parts.kinetic_energy(self.t, self.bodies, self.twists(v)), self.placement.own_energies(v)
-        return energy if own is None else energy + own[0]
+        energy = self.parts.kinetic_energy(self.t, self.bodies, self.twists(v))
+        own = self.placement.own_kinetic_energy(v)
+        return energy if own is None else energy + own
 
     def slowest(self) -> Float[Array, " nv"] | None:
         """The speeds of minimum kinetic energy with `GeneralizedSpeeds`; None otherwise, where they are zero.
@@ -468,9 +469,8 @@ class Configuration:
 
     def potential_energy(self) -> Scalar:
         """Potential energy [J] of gravity, springs, contacts and flexible bodies."""
-        energy = self.parts.potential(self.t, self.bodies)
-        own = self.placement.own_energies(jnp.zeros(self.mechanism.nv, self.q.dtype))
-        return energy if own is None else energy + own[1]
+        energy, strain = self.parts.potential(self.t, self.bodies), self.placement.strain_energy()
+        return energy if strain is None else energy + strain
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

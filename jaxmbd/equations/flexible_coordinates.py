@@ -115,12 +115,12 @@ class FlexiblePlacement(AbstractPlacement):
             _partial_rates(self.space, *values, twists[part.body]) for values, part in zip(each, parts, strict=True)
         ]
 
-    def _applied(self, partial: list[tuple[Array, Array]], twists: Twists, rates: Array) -> Twists:
+    def _applied(self, partial: list[tuple[Array, Array]], twists: Array, rates: Array) -> Twists:
         """`A V + B η̇` of all sites and pieces."""
         each = zip(partial, self.coordinates.parts, self._etas(rates), strict=True)
         return jnp.concatenate([A @ twists[part.body] + B @ own for (A, B), part, own in each])
 
-    def _transposed(self, partial: list[tuple[Array, Array]], efforts: Twists) -> tuple[Twists, Array]:
+    def _transposed(self, partial: list[tuple[Array, Array]], efforts: Twists) -> tuple[Array, Array]:
         """`Aᵀ f` summed body by body, and `Bᵀ f`, for efforts on all sites and pieces."""
         parts = self.coordinates.parts
         pairs = [
@@ -243,11 +243,13 @@ class FlexiblePlacement(AbstractPlacement):
         loads = [body.damping_loads(eta, rate) - jax.grad(body.strain_energy)(eta) for body, eta, rate in each]
         return jnp.concatenate([jnp.zeros_like(speeds), *loads])
 
-    def own_energies(self, v: Array) -> tuple[Scalar, Scalar]:
-        each = zip(self.coordinates.bodies, self._etas(self.eta), self._etas(self._halves(v)[1]), strict=True)
-        energies = [(0.5 * rate @ body.own_inertia() @ rate, body.strain_energy(eta)) for body, eta, rate in each]
-        kinetic, strain = zip(*energies, strict=True)
-        return sum(kinetic, jnp.zeros((), v.dtype)), sum(strain, jnp.zeros((), v.dtype))
+    def strain_energy(self) -> Scalar:
+        each = zip(self.coordinates.bodies, self._etas(self.eta), strict=True)
+        return sum((body.strain_energy(eta) for body, eta in each), jnp.zeros((), self.eta.dtype))
+
+    def own_kinetic_energy(self, v: Array) -> Scalar:
+        each = zip(self.coordinates.bodies, self._etas(self._halves(v)[1]), strict=True)
+        return sum((0.5 * rate @ body.own_inertia() @ rate for body, rate in each), jnp.zeros((), v.dtype))
 
     # --- reactions --------------------------------------------------------------------------------------
 

@@ -339,7 +339,10 @@ class TreePlacement(AbstractPlacement):
     def own_loads(self, v: Array) -> None:
         return None
 
-    def own_energies(self, v: Array) -> None:
+    def strain_energy(self) -> None:
+        return None
+
+    def own_kinetic_energy(self, v: Array) -> None:
         return None
 
     def joint_axes(self) -> Float[Array, "nv twist"]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -141,7 +142,7 @@ class Beam(AbstractMarkerOwner, AbstractFlexibleBody):
         w = powers[:, : basis.shapes.shape[1]] @ (basis.shapes.T @ lengths)
         slope = powers[:, : basis.slopes.shape[1]] @ (basis.slopes.T @ lengths) / L
         shortening = powers @ (lengths @ (lengths @ basis.shortening)) / L
-        return Frame(jnp.stack([share * L - 0.5 * shortening, w], axis=1), slope)
+        return jax.vmap(Frame)(jnp.stack([share * L - 0.5 * shortening, w], axis=1), slope)
 
     def _lengths(self, eta: Float[Array | np.ndarray, " k"]) -> Float[Array, " k"]:
         """The own coordinates as lengths: the slope times the length of the beam."""

@@ -46,7 +46,8 @@ class AbstractFlexibleBody(AbstractBody):
 
     @abc.abstractmethod
     def frames(self, eta: Float[Array, " k"]) -> Any:
-        """The frames of the sites, then those of the pieces, in the floating frame, stacked; twice differentiable."""
+        """The frames of the sites, then those of the pieces, in the floating frame, stacked (by `jax.vmap`); three times
+        differentiable."""
 
     @property
     @abc.abstractmethod
