@@ -1,4 +1,4 @@
-"""Flexible bodies for the tests: a user's kind in space that is the same as two rigid bodies, and a crank with a beam."""
+"""Flexible bodies for the tests: a user's kind in space that is as two rigid bodies, and a slider-crank with a beam."""
 
 from typing import Any, ClassVar
 
@@ -99,7 +99,8 @@ def screws(coordinates: str, kind: str, rotor: float = 0.0) -> sp.Mechanism:
     else:
         marker = sp.Marker("case.nut", (0.05, 0.1, 0.0))
     forces.append(sp.SpringDamper("tie", marker, sp.ground.at(0.4, 0.6, 0.3), 40.0, 0.3, 0.5))
-    sensors = [sp.PointAcceleration("acceleration", marker), sp.PointVelocity("velocity", marker), sp.Point("p", marker)]
+    kinds = {"p": sp.Point, "velocity": sp.PointVelocity, "acceleration": sp.PointAcceleration}
+    sensors = [kind(name, marker) for name, kind in kinds.items()]
     return sp.Mechanism(bodies, joints, forces, sensors=sensors, coordinates=coordinates)
 
 

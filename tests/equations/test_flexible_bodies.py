@@ -77,7 +77,7 @@ def test_forces_do_the_work_that_energies_lose(coordinates: str) -> None:
     for mechanism in (crank(coordinates), crank(coordinates, damping=1e-3)):
         equations, q, v, _ = moving(mechanism)
         at = equations.at(jnp.zeros(()), q)
-        potential = lambda s, at=at, v=v: equations.at(at.t, at.advanced(v, s)).potential_energy()  # noqa: E731
+        potential = lambda s, at=at, v=v, equations=equations: equations.at(at.t, at.advanced(v, s)).potential_energy()  # noqa: E731
         lost = jax.grad(potential)(0.0) + 0.5 * v @ at.inertia_rate(v, v) + v @ at.force(v)
         rod = mechanism["rod"]
         close(lost, -2 * rod.damping * rod.strain_energy(v[-3:]), 1e-9)
@@ -125,4 +125,5 @@ def test_generalized_speeds_are_a_further_change_of_variables() -> None:
     q = mbd.assemble(plain).q
     p = np.linspace(-1, 1, plain.nv)
     close(mbd.Equations(own).mass(q, 0.0), A.T @ mbd.Equations(plain).mass(q) @ A, 1e-12)
-    close(mbd.Equations(own).force(jnp.zeros(()), q, p), A.T @ mbd.Equations(plain).force(jnp.zeros(()), q, A @ p), 1e-10)
+    t = jnp.zeros(())
+    close(mbd.Equations(own).force(t, q, p), A.T @ mbd.Equations(plain).force(t, q, A @ p), 1e-10)

@@ -46,8 +46,10 @@ class AbstractFlexibleBody(AbstractBody):
 
     @abc.abstractmethod
     def frames(self, eta: Float[Array, " k"]) -> Any:
-        """The frames of the sites, then those of the pieces, in the floating frame, stacked (by `jax.vmap`); three times
-        differentiable."""
+        """The frames of the sites, then those of the pieces, in the floating frame, stacked (by `jax.vmap`).
+
+        They must have three derivatives.
+        """
 
     @property
     @abc.abstractmethod
