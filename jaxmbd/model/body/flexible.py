@@ -83,17 +83,22 @@ def own_coordinates(bodies: Sequence[AbstractBody]) -> dict[str, str]:
     return {f"{b.name}.{name}": unit for b in flexible(bodies).values() for name, unit in b.own_coordinates.items()}
 
 
-def frame_index(bodies: Sequence[AbstractBody]) -> dict[str, int]:
-    """Where the frames are that markers refer to by name: those of the bodies, the sites, and last the ground.
+def frames_of(bodies: Sequence[AbstractBody]) -> dict[int, range]:
+    """The frames of the sites, then of the pieces of each flexible body, by its place; they follow those of the
+    bodies."""
+    found, count = {}, len(bodies)
+    for i, body in flexible(bodies).items():
+        found[i] = range(count, count + len(body.site_names) + body.piece_count)
+        count = found[i].stop
+    return found
 
-    The frames of the pieces of each flexible body follow those of its sites.
-    """
-    index = {body.name: i for i, body in enumerate(bodies)}
-    count = len(bodies)
-    for body in flexible(bodies).values():
-        index |= {f"{body.name}.{site}": count + k for k, site in enumerate(body.site_names)}
-        count += len(body.site_names) + body.piece_count
-    return index | {GROUND: count}
+
+def frame_index(bodies: Sequence[AbstractBody]) -> dict[str, int]:
+    """Where the frames are that markers refer to by name: those of the bodies, the sites, and last the ground."""
+    index, frames = {body.name: i for i, body in enumerate(bodies)}, frames_of(bodies)
+    for i, body in flexible(bodies).items():
+        index |= {f"{body.name}.{site}": place for site, place in zip(body.site_names, frames[i], strict=False)}
+    return index | {GROUND: max((own.stop for own in frames.values()), default=len(bodies))}
 
 
 def owner_of(frame: str) -> str:
@@ -103,12 +108,9 @@ def owner_of(frame: str) -> str:
 
 def massive_frames(bodies: Sequence[AbstractBody]) -> tuple[int, ...]:
     """The frames that `masses_of` lists, by their place among all."""
-    found, count = list(range(len(bodies))), len(bodies)
-    for body in flexible(bodies).values():
-        count += len(body.site_names)
-        found += range(count, count + body.piece_count)
-        count += body.piece_count
-    return tuple(found)
+    frames, own = frames_of(bodies), flexible(bodies)
+    pieces = (place for i, body in own.items() for place in frames[i][len(body.site_names) :])
+    return (*range(len(bodies)), *pieces)
 
 
 def masses_of(bodies: Sequence[AbstractBody]) -> tuple[Float[Array, " massive"], Array]:
