@@ -27,7 +27,6 @@ class ScrewBody(extend.AbstractFlexibleBody):
     space: ClassVar[AbstractSpace] = SPATIAL
     name: str = eqx.field(static=True)
     mass: Scalar
-    inertia: Float[Array, "3 3"]
     pose: Float[Array, "7"]
     eta: Float[Array, "1"]
     pitch: Scalar
@@ -35,15 +34,11 @@ class ScrewBody(extend.AbstractFlexibleBody):
 
     def __init__(self, name: str, rotor: float = 0.0) -> None:
         self.name, self.pose, self.eta = name, jnp.eye(7)[3], jnp.zeros(1)
-        self.mass, self.inertia = jnp.asarray(CASE[0] + NUT[0]), jnp.eye(3)
+        self.mass = jnp.asarray(CASE[0] + NUT[0])
         self.pitch, self.rotor = jnp.asarray(0.0 if rotor else PITCH), jnp.asarray(rotor)
 
     def at(self, *position: float) -> sp.Marker:
         return sp.Marker(self.name, position or (0.0, 0.0, 0.0))
-
-    @property
-    def lacks_inertia(self) -> bool:
-        return False
 
     @property
     def size(self) -> Scalar:

@@ -109,15 +109,6 @@ class Beam(AbstractMarkerOwner, AbstractFlexibleBody):
         return Site(f"{self.name}.{name}")
 
     @property
-    def inertia(self) -> Scalar:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inertia [kg m²] of the straight beam about its root."""
-        return self.mass * self.length**2 / 3
-
-    @property
-    def lacks_inertia(self) -> bool:
-        return False
-
-    @property
     def size(self) -> Scalar:
         return self.length
 

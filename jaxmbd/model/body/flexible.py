@@ -16,18 +16,28 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, combined
+from jaxmbd.arrays import Scalar, combined, constant
 from jaxmbd.model.body.body import GROUND, AbstractBody
 
 
 class AbstractFlexibleBody(AbstractBody):
     """A body with coordinates `η (k,)` of its own; `eta` are the values at which searches for positions start.
 
-    Its `pose` is that of the floating frame, which carries no mass itself. `mass` is that of the whole body, for those
-    who read it: inertia comes from the `pieces`.
+    Its `pose` is that of the floating frame, which has no inertia itself. `mass` [kg] is that of the whole body, for
+    those who read it: what moves is the `pieces`. `docs/how-to/add-a-flexible-body.md` has an example.
     """
 
     eta: eqx.AbstractVar[Array]
+
+    @property
+    def inertia(self) -> Array:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Zero, that of the floating frame."""
+        return constant(np.zeros((3, 3) if self.space.dim == 3 else (), self.pose.dtype))
+
+    @property
+    def lacks_inertia(self) -> bool:
+        """False: the pieces must give every motion some inertia."""
+        return False
 
     @property
     @abc.abstractmethod
