@@ -98,6 +98,17 @@ def test_energy_is_conserved_and_motions_agree_in_both_kinds_of_coordinates() ->
     np.testing.assert_allclose(*ends, rtol=1e-5)
 
 
+def test_assembly_bends_a_beam_only_where_nothing_else_closes_the_joints() -> None:
+    free = crank("absolute")
+    state = mbd.assemble(free, {"O.angle": 0.6}, guess={"A.angle": -0.8, "rod.deflection": 0.001})
+    np.testing.assert_allclose(state["rod.deflection"], 0.001, atol=1e-4)
+    beam = pl.Beam("beam", MASS, LENGTH, STIFFNESS)
+    walls = [pl.Weld("left", pl.ground.at(), beam.at()), pl.Revolute("right", beam.site("tip").at(), pl.ground.at(1.2))]
+    shortened = mbd.assemble(pl.Mechanism([beam], walls), guess={"beam.bending1": 0.1})
+    np.testing.assert_allclose(shortened["beam.deflection"], 0.0, atol=1e-9)
+    assert shortened["beam.slope"] ** 2 + shortened["beam.bending1"] ** 2 > 0.05
+
+
 @pytest.mark.parametrize("coordinates", COORDINATES)
 def test_derivatives_by_the_stiffness_are_exact(coordinates: str) -> None:
     def end(stiffness: Any) -> Any:
@@ -132,5 +143,9 @@ def test_what_own_coordinates_cannot_do_says_what_is_possible() -> None:
         mbd.assemble(mechanism, {"beam.bend": 0.1})
     with pytest.raises(MechanismError, match=r"'beam\.end'"):
         mechanism.with_parts([pl.Force("more", pl.Marker("beam.end"), (0.0, 1.0))])
+    with pytest.raises(MechanismError, match="bending must be at most 8"):
+        pl.Beam("beam", 1.0, 1.0, 1.0, bending=9)
+    with pytest.raises(MechanismError, match="the site 'tip' exists"):
+        pl.Beam("beam", 1.0, 1.0, 1.0, sites={"tip": 0.9})
     with pytest.raises(MechanismError, match="There is no site of beam 'beam' named 'end'"):
         mechanism["beam"].site("end")
