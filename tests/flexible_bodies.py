@@ -80,7 +80,7 @@ class ScrewBody(extend.AbstractFlexibleBody):
 def screws(coordinates: str, kind: str, rotor: float = 0.0) -> sp.Mechanism:
     """A pendulum on a ball joint with a nut inside, which a spring ties to the ground. `kind`: as one body, `"own"`, or
     as two rigid ones, `"rigid"`."""
-    case = ScrewBody("case", rotor) if kind == "own" else sp.Body("case", *CASE)
+    case: Any = ScrewBody("case", rotor) if kind == "own" else sp.Body("case", *CASE)
     joints: list[Any] = [sp.Spherical("O", sp.ground.at(), case.at(-0.3, 0, 0))]
     bodies: list[Any] = [case]
     forces: list[Any] = [sp.Gravity()]
