@@ -1,5 +1,6 @@
 """Parts of planar mechanisms: bodies, joints, drivers, forces and sensors."""
 
+from jaxmbd.model.body.beam import Beam as Beam
 from jaxmbd.model.body.planar import Body as Body
 from jaxmbd.model.body.planar import Marker as Marker
 from jaxmbd.model.body.planar import MovingMarker as MovingMarker

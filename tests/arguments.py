@@ -97,6 +97,7 @@ def parts() -> dict[str, Call]:
         "PointOnLine", "PointOnPlane",
     )}  # fmt: skip
     return {
+        "planar.Beam": call(pl.Beam, "x", 1.0, 1.0, 1.0, 0.1, {"middle": 0.5}, 1, np.zeros(3), np.zeros(3)),
         "planar.Body": call(pl.Body, "x", 1.0, 1.0, (0.0, 0.0, 0.0)), "planar.at": call(FLAT.at, 0.0, 0.0, 0.0),
         "spatial.Body": call(sp.Body, "x", 1.0, np.eye(3), (0.0, 0.0, 0.0)),
         "spatial.at": call(SOLID.at, 0.0, 0.0, 0.0, axis=(1.0, 0.0, 0.0)),

@@ -10,6 +10,7 @@ from jaxmbd.analyses.describe import Description, describe
 from jaxmbd.io.model_file.parts import GROUPS
 from jaxmbd.io.model_file.source import Source, read_source, tree_of
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.flexible import owner_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
 from jaxmbd.state.output_channels import read
@@ -86,7 +87,7 @@ def _is_connected(mechanism: Mechanism, body: str) -> bool:
     """True if a joint, a force or a driver refers to a body."""
     joined = (*mechanism.joints, *mechanism.forces, *mechanism.constraints())
     markers = [x for part in joined for x in (*getattr(part, "markers", ()), *vars(part).values())]
-    return any(isinstance(marker, AbstractMarker) and marker.body == body for marker in markers)
+    return any(isinstance(marker, AbstractMarker) and owner_of(marker.body) == body for marker in markers)
 
 
 def _unused_markers(source: Source) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.examples import Example
+from jaxmbd.model.body.flexible import flexible, own_coordinates
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
@@ -26,6 +27,7 @@ def coordinate_names(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what `assemble` can prescribe: coordinates of joints and bodies, angles in space, and sensors."""
     angles = ANGLES if mechanism.space.dim == 3 else ()
     bodies = [f"{x.name}.{c}" for x in mechanism.bodies for c in (*mechanism.space.prescribable, *angles)]
+    bodies += own_coordinates(mechanism.bodies)
     return (*_joint_coordinates(mechanism), *bodies, *(sensor.name for sensor in mechanism.sensors))
 
 
@@ -118,9 +120,13 @@ def _is_prescribable(mechanism: Mechanism, name: str, q: dict[str, Any]) -> bool
 
 
 def placed(mechanism: Mechanism, state: State) -> Mechanism:
-    """Return the mechanism with bodies whose poses, from which an assembly starts, are those of a state."""
+    """Return the mechanism with bodies whose poses and own coordinates, from which an assembly starts, are those of a
+    state."""
     poses = Equations(mechanism).at(state.t, state.q).poses()
-    return eqx.tree_at(lambda m: tuple(body.pose for body in m.bodies), mechanism, tuple(poses))
+    values, bodies = dict(zip(state.coordinate_names, state.q, strict=True)), flexible(mechanism.bodies).values()
+    own = [jnp.stack([values[name] for name in own_coordinates([body])]) for body in bodies]
+    starts = lambda m: [*(body.pose for body in m.bodies), *(body.eta for body in flexible(m.bodies).values())]  # noqa: E731
+    return eqx.tree_at(starts, mechanism, [*poses, *own])
 
 
 def times(example: Example, until: float | None, rows: int) -> Float[np.ndarray, " rows"]:

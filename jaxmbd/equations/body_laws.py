@@ -1,7 +1,8 @@
 """Inertia, force efforts and constraint blocks of a mechanism in terms of its bodies, for any coordinates.
 
 Parts of one type are stacked and their law is mapped over the stack; each joint is differentiated with respect to the
-two or three bodies it connects. Shapes: twists of bodies and efforts on bodies `(bodies, twist)`.
+two or three bodies it connects. Shapes: twists and efforts `(frames, twist)`, of the bodies and of the sites and pieces
+of flexible ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +28,12 @@ from jaxmbd.equations.constraint_kinematics import (
     wrenches,
 )
 from jaxmbd.equations.coordinates import Twists
+from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.flexible import frame_index, masses_of, massive_frames
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.joint import AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
+from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
 from jaxmbd.model.states import stateful
@@ -39,7 +42,7 @@ from jaxmbd.space.space import AbstractSpace
 
 
 class BodyFrames(eqx.Module):
-    """The frames of the bodies and, last, of the ground, stacked; `q` holds the integrated angles (whole turns)."""
+    """The frames of a placement, stacked; `q` holds the integrated angles (whole turns)."""
 
     frames: Any
     q: Float[Array, " nq"]
@@ -69,11 +72,12 @@ def _evaluate_part(
 class BodyLaws(eqx.Module):
     """The joints with constraint rows, the forces and the inertia of a mechanism, grouped by type.
 
-    `force_places`: where the forces between markers, and those along coordinates, are among all forces.
+    `force_places`: where the forces between markers, and those along coordinates, are among all forces. `masses`,
+    `inertia`: of the bodies and of the pieces of flexible ones, whose places among the `count` frames are `massive`.
     """
 
     space: AbstractSpace
-    masses: Float[Array, " bodies"]
+    masses: Float[Array, " massive"]
     inertia: Any
     gravity: Float[Array, " dim"]
     joints: tuple[PartGroup, ...]
@@ -82,6 +86,8 @@ class BodyLaws(eqx.Module):
     coordinate_forces: tuple[PartGroup, ...]
     armatures: tuple[PartGroup, ...]
     force_places: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
+    massive: tuple[int, ...] = eqx.field(static=True)
+    count: int = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.space = mechanism.space
@@ -101,8 +107,8 @@ class BodyLaws(eqx.Module):
             [CoordinateForce(f.name, coordinate(f.coordinate), f) for f in joint_forces], mechanism
         )
         self.armatures = group_parts(armatures_of(mechanism), mechanism)
-        self.masses = stacked(*(body.mass for body in mechanism.bodies))
-        tensors = stacked(*(body.inertia for body in mechanism.bodies))
+        self.massive, self.count = massive_frames(mechanism.bodies), frame_index(mechanism.bodies)[GROUND]
+        self.masses, tensors = masses_of(mechanism.bodies)
         fields = [part for part in mechanism.forces if isinstance(part, Gravity)]
         self.inertia, self.gravity = _constants(self.space, self.masses, tensors, fields)
 
@@ -157,7 +163,7 @@ class BodyLaws(eqx.Module):
 
     def momenta(self, armature_blocks: Sequence[Array], twists: Twists) -> Twists:
         """`M_b V`, with the armatures: `M_b = diag(m, I) + Σ a gᵀ g`."""
-        own = jax.vmap(self.space.momentum)(self.inertia, twists)
+        own = self._of_all(jax.vmap(self.space.momentum)(self.inertia, self._of_massive(twists)))
         if not self.armatures:
             return own
         each = zip(self.armatures, armature_blocks, strict=True)
@@ -180,7 +186,8 @@ class BodyLaws(eqx.Module):
 
     def kinetic_energy(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> Scalar:
         """The kinetic energy of the bodies and armatures [J]."""
-        energy = 0.5 * jnp.sum(jax.vmap(self.space.momentum)(self.inertia, twists) * twists)
+        massive = self._of_massive(twists)
+        energy = 0.5 * jnp.sum(jax.vmap(self.space.momentum)(self.inertia, massive) * massive)
         for group in self.armatures:
             own = self._twists_of(group, twists)
             energy = energy + jnp.sum(self._over(_evaluate_part, armature_energy, group, t, bodies, own))
@@ -189,7 +196,7 @@ class BodyLaws(eqx.Module):
     def efforts(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> Twists:
         """`W`: the efforts of all forces on the bodies, gravity included, plus the velocity products of `M_b V̇`."""
         space = self.space
-        total = jax.vmap(space.gyroscopic)(self.inertia, twists)
+        total = jax.vmap(space.gyroscopic)(self.inertia, self._of_massive(twists))
         total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
         laws = (wrenches, self.forces), (efforts_along, self.coordinate_forces), (armature_effort, self.armatures)
         local = [
@@ -197,7 +204,7 @@ class BodyLaws(eqx.Module):
             for function, groups in laws
             for group in groups
         ]
-        return total + self._on_bodies(local, [group for _, groups in laws for group in groups])
+        return self._of_all(total) + self._on_bodies(local, [group for _, groups in laws for group in groups])
 
     def own_states(
         self, function: Callable[..., Any], t: Scalar, bodies: BodyFrames, twists: Twists
@@ -213,7 +220,7 @@ class BodyLaws(eqx.Module):
     def potential(self, t: Scalar, bodies: BodyFrames) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
-        energy = -jnp.sum(weight * bodies.frames.position[: len(self.masses)])
+        energy = -jnp.sum(weight * self._of_massive(bodies.frames.position[: self.count]))
         for function, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
             for group in groups:
                 energy = energy + jnp.sum(self._over(_evaluate_part, function, group, t, bodies))
@@ -244,13 +251,25 @@ class BodyLaws(eqx.Module):
         """Gather the twists of the bodies that each part of a group connects; the ground's twist is zero."""
         return at_rows(jnp.concatenate([twists, jnp.zeros_like(twists[:1])]), group.incidence)
 
+    def _of_massive(self, values: Array) -> Array:
+        """The values of the bodies and pieces among those of all frames but the ground's."""
+        return values if len(self.massive) == self.count else at_rows(values, np.asarray(self.massive))
+
+    def _of_all(self, values: Array) -> Array:
+        """The values of all frames but the ground's from those of the bodies and pieces; zero for sites."""
+        if len(self.massive) == self.count:
+            return values
+        places = np.full(self.count, len(self.massive))
+        places[list(self.massive)] = np.arange(len(self.massive))
+        return at_rows(jnp.concatenate([values, jnp.zeros_like(values[:1])]), places)
+
     def on_joints(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
         """The twists of the bodies that the joints of each group connect."""
         return [self._twists_of(group, twists) for group in self.joints]
 
     def _on_bodies(self, local: Sequence[Array], groups: Sequence[PartGroup]) -> Twists:
         """Sum the efforts `(parts, markers, twist)` of all groups body by body."""
-        count = len(self.masses)
+        count = self.count
         if not local:
             return jnp.zeros((count, len(self.space.speeds)))
         targets = np.concatenate([group.incidence.reshape(-1) for group in groups])

@@ -6,7 +6,6 @@ With `V = J(q) v` and `V̇ = J v̇ + a(q, v)`, the body quantities `M_b`, `W`, `
 """
 
 import abc
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,21 +16,20 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.equations.constraint_kinematics import legs_of
+from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInertia
-from jaxmbd.model.mechanism.groups import PartGroup
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
 from jaxmbd.numerics.linear_solve import symmetric
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, summed
 from jaxmbd.space.space import AbstractSpace
 
-Twists = Float[Array, "bodies twist"]
+Twists = Float[Array, "frames twist"]  # of the bodies, then of the sites and pieces of flexible ones
 
 
 class AbstractPlacement(abc.ABC):
     """The kinematics of the bodies at one configuration; common subexpressions are evaluated once."""
 
-    frames: Any  # frames of the bodies and, last, of the ground, stacked
+    frames: Any  # frames of the bodies, of the sites and pieces of flexible ones, and last of the ground, stacked
 
     @abc.abstractmethod
     def poses(self) -> Float[Array, "bodies pose"]:
@@ -78,19 +76,32 @@ class AbstractPlacement(abc.ABC):
         """`J̇ u` along the motion; None if it is identically zero."""
 
     @abc.abstractmethod
-    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
-        """The local constraint rows `C_b J`, from the nonzero blocks of `C_b` per joint group."""
+    def rows(self, terms: ConstraintBodyTerms) -> SparseMatrix:
+        """The local constraint rows `C_b J`, from the nonzero blocks of `C_b`."""
 
     @abc.abstractmethod
     def inertia(self, parts: Any) -> AbstractInertia:
-        """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
+        """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies and pieces (`AbstractSpace.inertia`),
+        stacked."""
+
+    @abc.abstractmethod
+    def own_loads(self, v: Array) -> Array | None:
+        """The generalized forces of strain and damping of flexible bodies; None if there are none."""
+
+    @abc.abstractmethod
+    def strain_energy(self) -> Scalar | None:
+        """The strain energy [J] of flexible bodies; None if there are none."""
+
+    @abc.abstractmethod
+    def own_kinetic_energy(self, v: Array) -> Scalar | None:
+        """The kinetic energy [J] of flexible bodies beside that of their pieces; None if there are none."""
 
     @abc.abstractmethod
     def joint_axes(self) -> Float[Array, "speeds twist"]:
         """The axes of the tree joints: relative spatial velocity at the world's origin, per unit of each speed."""
 
     @abc.abstractmethod
-    def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+    def subtree_sum(self, wrenches: Float[Array, "frames twist"]) -> Float[Array, "bodies twist"]:
         """Sum of wrenches over each body's subtree; all wrenches are about the world's origin."""
 
 
@@ -167,8 +178,7 @@ class AbsolutePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> None:
         return None
 
-    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
-        terms = legs_of(groups, blocks, len(self.space.speeds))
+    def rows(self, terms: ConstraintBodyTerms) -> SparseMatrix:
         on_bodies, width = np.flatnonzero(terms.body < len(self._poses)), terms.values.shape[1]
         columns = terms.body[on_bodies, None] * width + np.arange(width)
         rows = np.broadcast_to(terms.row[on_bodies, None], columns.shape)
@@ -177,6 +187,15 @@ class AbsolutePlacement(AbstractPlacement):
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)
+
+    def own_loads(self, v: Array) -> None:
+        return None
+
+    def strain_energy(self) -> None:
+        return None
+
+    def own_kinetic_energy(self, v: Array) -> None:
+        return None
 
     def joint_axes(self) -> Float[Array, "0 twist"]:
         return jnp.zeros((0, len(self.space.speeds)), self.frames.position.dtype)
@@ -269,11 +288,21 @@ class PlacementWithSpeeds(AbstractPlacement):
     def _slope_rate(self, v: Array) -> Array:
         return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]
 
-    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
-        return full(self.base.rows(groups, blocks).dense() @ self.slope)
+    def rows(self, terms: ConstraintBodyTerms) -> SparseMatrix:
+        return full(self.base.rows(terms).dense() @ self.slope)
 
     def inertia(self, parts: Any) -> CoupledInertia:
         return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
+
+    def own_loads(self, v: Array) -> Array | None:
+        loads = self.base.own_loads(self.base_speeds(v))
+        return None if loads is None else self.slope.T @ loads
+
+    def strain_energy(self) -> Scalar | None:
+        return self.base.strain_energy()
+
+    def own_kinetic_energy(self, v: Array) -> Scalar | None:
+        return self.base.own_kinetic_energy(self.base_speeds(v))
 
     def joint_axes(self) -> Float[Array, "speeds twist"]:
         return self.base.joint_axes()

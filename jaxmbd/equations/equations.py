@@ -27,13 +27,16 @@ from jaxmbd.equations.constraint_kinematics import (
     taylor_pair,
 )
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
+from jaxmbd.equations.flexible_coordinates import FlexibleCoordinates
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs, with_armatures
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.flexible import flexible, frame_index
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_numbers
+from jaxmbd.model.mechanism.named_coordinates import OwnCoordinate
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import SymmetricMatrix
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, vstack
@@ -72,6 +75,7 @@ class Equations(eqx.Module):
         is_absolute = mechanism.coordinates == "absolute"
         absolute = AbsoluteCoordinates(mechanism.space, len(mechanism.bodies))
         base = absolute if is_absolute else TreeCoordinates(mechanism)
+        base = FlexibleCoordinates(base, mechanism) if flexible(mechanism.bodies) else base
         self.coordinates = base if mechanism.speeds is None else CoordinatesWithSpeeds(base, mechanism.speeds)
         self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
         local = [i for i, part in enumerate(constraints) if not isinstance(part, GlobalConstraint)]
@@ -283,6 +287,9 @@ class Configuration:
     def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
         coordinate, names = self.mechanism.coordinate(name), self.mechanism.coordinate_names
+        if isinstance(coordinate, OwnCoordinate):  # of a flexible body: no function of frames
+            k = names.index(name)
+            return self.q[k], self.placement.rate(v)[k]
         coordinate = coordinate.bound(iter([self.q[names.index(own.name)] for own in coordinate.in_q]))
         kinematics = self.near(coordinate.markers)
         rates = kinematics.rates(self.on_markers(coordinate.markers, self.twists(v)))
@@ -299,8 +306,8 @@ class Configuration:
         return at_rows(jnp.concatenate([twists, jnp.zeros_like(twists[:1])]), self._body_indices(markers))
 
     def _body_indices(self, markers: Sequence[AbstractMarker]) -> np.ndarray:
-        index = {body.name: i for i, body in enumerate(self.mechanism.bodies)}
-        return np.asarray([index.get(marker.body, len(index)) for marker in markers], dtype=int)
+        index = frame_index(self.mechanism.bodies)
+        return np.asarray([index[marker.body] for marker in markers], dtype=int)
 
     # --- constraints ------------------------------------------------------------------------------------
 
@@ -326,7 +333,7 @@ class Configuration:
     @cached_property
     def entries(self) -> SparseMatrix:
         """`C` as a sparse matrix."""
-        local = self.placement.rows(self.parts.joints, self.blocks)
+        local = self.placement.rows(legs_of(self.parts.joints, self.blocks, len(self.space.speeds)))
         global_rows = [full(self._global_jacobian(part)) for part in self.equations.globals]
         return vstack([local, *global_rows]).reordered(self.equations.order)
 
@@ -402,7 +409,7 @@ class Configuration:
         of_bodies = self.placement.inertia(self.parts.inertia)
         if not self.parts.armatures:
             return of_bodies
-        rows = self.placement.rows(self.parts.armatures, self.armature_blocks)
+        rows = self.placement.rows(legs_of(self.parts.armatures, self.armature_blocks, len(self.space.speeds)))
         return with_armatures(of_bodies, rows, jnp.concatenate([x.stacked.inertia for x in self.parts.armatures]))
 
     @cached_property
@@ -418,6 +425,8 @@ class Configuration:
         """`F`."""
         efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
         total = self.placement.loads(efforts if drift is None else efforts - self.momenta(drift))
+        own = self.placement.own_loads(v)
+        total = total if own is None else total + own
         for part in self.mechanism.forces:
             if isinstance(part, GeneralizedForce):
                 total = total + part.generalized(self.t, self.q, v)
@@ -444,7 +453,9 @@ class Configuration:
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
         """The kinetic energy of bodies and armatures [J]: `½ Vᵀ M_b V`, plus what moving markers add to `½ a ċ²`."""
-        return self.parts.kinetic_energy(self.t, self.bodies, self.twists(v))
+        energy = self.parts.kinetic_energy(self.t, self.bodies, self.twists(v))
+        own = self.placement.own_kinetic_energy(v)
+        return energy if own is None else energy + own
 
     def slowest(self) -> Float[Array, " nv"] | None:
         """The speeds of minimum kinetic energy with `GeneralizedSpeeds`; None otherwise, where they are zero.
@@ -457,8 +468,9 @@ class Configuration:
         return -self.inertia.solve(self.placement.loads(self.momenta(at_zero)))
 
     def potential_energy(self) -> Scalar:
-        """Potential energy [J] of gravity, springs and contacts."""
-        return self.parts.potential(self.t, self.bodies)
+        """Potential energy [J] of gravity, springs, contacts and flexible bodies."""
+        energy, strain = self.parts.potential(self.t, self.bodies), self.placement.strain_energy()
+        return energy if strain is None else energy + strain
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

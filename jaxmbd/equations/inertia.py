@@ -7,7 +7,7 @@ instead of the product of three dense dimensions.
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -150,6 +150,20 @@ def with_armatures(inertia: AbstractInertia, rows: SparseMatrix, values: Float[A
     products = at_rows(values, rows.rows[first]) * at_rows(rows.values, first) * at_rows(rows.values, second)
     i, j = np.append(M.rows, rows.columns[first]), np.append(M.columns, rows.columns[second])
     return CoupledInertia(_lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))
+
+
+def with_blocks(M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Array, "k k"]]], nv: int) -> CoupledInertia:
+    """`M + Σ Zᵀ B Z` for blocks `B (k, k)` with rows `Z`; `M` is a lower triangle, of `nv` speeds or less."""
+    values, rows, columns = [M.values], [M.rows], [M.columns]
+    for Z, block in blocks:
+        first, second = (x.reshape(-1) for x in np.indices((len(Z.rows),) * 2))
+        lower = Z.columns[first] >= Z.columns[second]
+        first, second = first[lower], second[lower]
+        weights = at_rows(block.reshape(-1), Z.rows[first] * len(block) + Z.rows[second])
+        values.append(at_rows(Z.values, first) * weights * at_rows(Z.values, second))
+        rows.append(Z.columns[first])
+        columns.append(Z.columns[second])
+    return CoupledInertia(_lower_triangle(jnp.concatenate(values), np.concatenate(rows), np.concatenate(columns), nv))
 
 
 def schur_of_legs(

@@ -22,9 +22,10 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.engine import trace_once
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
-from jaxmbd.equations.constraint_kinematics import MarkerKinematics, legs_of
+from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms, MarkerKinematics
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia
+from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
@@ -115,9 +116,10 @@ class TreeCoordinates(AbstractCoordinates):
     def __init__(self, mechanism: Mechanism) -> None:
         self.space, self.branches = mechanism.space, mechanism.tree.branches
         joints, groups = mechanism.tree_joints(), []
+        index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
         for backward in (False, True):
             members = [i for i, branch in enumerate(self.branches) if branch.backward == backward]
-            for group in group_parts([joints[i] for i in members], mechanism):
+            for group in group_parts([joints[i] for i in members], mechanism, index):
                 groups.append(JointGroup(group, tuple(self.branches[members[k]] for k in group.members)))
         self.joint_groups = tuple(groups)
 
@@ -303,8 +305,8 @@ class TreePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> Twists:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).twists(u), (self.q,), (self.rate(v),))[1]
 
-    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
-        terms, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
+    def rows(self, terms: ConstraintBodyTerms) -> SparseMatrix:
+        body, speed = self.tree.pairs()
         term, pair = matches(terms.body, body)
         values = jnp.sum(at_rows(terms.values, term) * at_rows(self.partial, pair), axis=1)
         return summed(values, terms.row[term], speed[pair], (terms.m, len(self.tree.owners)))
@@ -333,6 +335,15 @@ class TreePlacement(AbstractPlacement):
         r, s = r[lower], s[lower]
         values, n = jax.vmap(product)(at_rows(self.axes, r), at_rows(first, s), at_rows(H, s)), len(owners)
         return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
+
+    def own_loads(self, v: Array) -> None:
+        return None
+
+    def strain_energy(self) -> None:
+        return None
+
+    def own_kinetic_energy(self, v: Array) -> None:
+        return None
 
     def joint_axes(self) -> Float[Array, "nv twist"]:
         return self.axes

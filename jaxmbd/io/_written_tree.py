@@ -1,6 +1,7 @@
 """What can be written as a tree of bodies, in the formats of other programs."""
 
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.flexible import flexible
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 
@@ -13,3 +14,5 @@ def check_tree_in_space(caller: str, mechanism: Mechanism, becomes: str) -> None
             f"{mechanism.space.dim} dimensions, in {mechanism.coordinates} coordinates: take "
             "mechanism.with_coordinates('joint')."
         )
+    for body in flexible(mechanism.bodies).values():
+        raise MechanismError(f"{caller}: {body.name!r} is a flexible body, and the file can hold rigid ones alone.")

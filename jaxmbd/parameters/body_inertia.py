@@ -20,6 +20,7 @@ from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.checks import check_instance, check_number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.flexible import AbstractFlexibleBody
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Parameter
 from jaxmbd.parameters.places import COLUMNS, ROWS, AbstractPlace, packed, unpacked
@@ -55,6 +56,11 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
     """
     check_instance("body_inertia: body", body, AbstractBody, "a body, mechanism['rod']")
     check_instance("body_inertia: body", body.name, str, "a body, mechanism['rod']")
+    if isinstance(body, AbstractFlexibleBody):
+        raise MechanismError(
+            f"body_inertia: {body.name!r} is flexible, and its inertia is that of its pieces. Free numbers of its own, "
+            f"such as {body.name + '.mass'!r}."
+        )
     if not is_concrete(body.mass, body.inertia):
         raise MechanismError(f"body_inertia: mass and inertia of {body.name!r} must be known numbers.")
     name, is_planar = body.name, body.space.dim == 2

@@ -8,6 +8,7 @@ from matplotlib.colors import ListedColormap
 
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
+from jaxmbd.model.body.flexible import flexible, own_coordinates, owner_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
@@ -78,6 +79,9 @@ def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
         while here in on_path:
             moved[i, slice(*on_path[here].v)] = True
             here = on_path[here].parent
+    own = own_coordinates(mechanism.bodies)
+    for speed, name in enumerate(own, start=nv - len(own)):
+        moved[names.index(owner_of(name)), speed] = True
     if mechanism.speeds is not None:
         moved[:] = True
     kinds = np.zeros(matrix.shape, dtype=int)
@@ -85,7 +89,7 @@ def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
     row = nv
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
         is_local = isinstance(part, AbstractJoint | PositionDriverConstraint)
-        touched = [marker.body for marker in part.markers] if is_local else names
+        touched = [owner_of(marker.body) for marker in part.markers] if is_local else names
         columns = np.flatnonzero(moved[[names.index(name) for name in touched if name in names]].any(axis=0))
         kinds[row : row + size, columns] = 2
         kinds[columns, row : row + size] = 2
@@ -96,6 +100,7 @@ def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
 def _labels(mechanism: Mechanism) -> tuple[list[str], list[int]]:
     """Names and sizes of the blocks: bodies or tree joints, then constraints and drivers."""
     branches = [(branch.joint, branch.v[1] - branch.v[0]) for branch in mechanism.tree.branches]
+    branches += [(body.name, len(body.own_coordinates)) for body in flexible(mechanism.bodies).values()]
     if mechanism.speeds is not None:
         branches = [(name, 1) for name in mechanism.speed_names]
     branches = [(name, size) for name, size in branches if size]

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmbd.errors import unknown
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.flexible import frames_of
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -33,6 +34,7 @@ class Geometry:
 
     `corners`: the centre of mass and the markers that are fixed on each body, in its own frame; `ground`: the markers
     that are fixed on the ground; `moving`: the markers that move on a body or the ground;
+    `curves`: the places along each flexible body;
     in space, `discs`: radii of rolling discs by body; `solids`: the equivalent solids of bodies that are drawn as such;
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
@@ -45,6 +47,7 @@ class Geometry:
         self.corners = [_corners([p.offset for p in places if p.frame == i], self.dim) for i in bodies]
         self.ground = np.array([p.offset for p in places if p.frame < 0]).reshape(-1, self.dim)
         self.moving = list({p.frame: p for p in places if p.frame != p.body}.values())
+        self.curves = {i: self._curve(i, frames) for i, frames in frames_of(mechanism.bodies).items()}
         rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
         self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
         bare = self._extent([0.0] * len(bodies))
@@ -62,6 +65,13 @@ class Geometry:
     def centre(self, body: int) -> Place:
         """The frame of a body at its centre of mass."""
         return self.place(self.mechanism.bodies[body].at())
+
+    def _curve(self, body: int, frames: range) -> list[Place]:
+        """The places of a flexible body in the order of their distances from its floating frame."""
+        zero, eye = np.zeros(self.dim), np.eye(self.dim)
+        start = self.motion.position[0]
+        away = np.linalg.norm(start[list(frames)] - start[body], axis=1)
+        return [self.centre(body), *(Place(body, frames[int(k)], zero, eye) for k in np.argsort(away))]
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
         """True if two points coincide at the size of the symbols."""

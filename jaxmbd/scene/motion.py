@@ -14,13 +14,15 @@ from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractMovingMarker
+from jaxmbd.model.body.flexible import flexible, frame_index, owner_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.state.state import State
 
 
 class Poses(NamedTuple):
-    """Positions `(..., n, dim)` [m] and rotation matrices `(..., n, dim, dim)` of frames: those of the bodies, then one
-    at each marker that moves on its body, with the axes of the body, and last that of the ground."""
+    """Positions `(..., n, dim)` [m] and rotation matrices `(..., n, dim, dim)` of frames: those of the bodies, of the
+    sites and pieces of flexible ones, then one at each marker that moves on its body, with the axes of the body, and
+    last that of the ground."""
 
     position: np.ndarray
     rotation: np.ndarray
@@ -33,7 +35,7 @@ class Poses(NamedTuple):
 class Place(NamedTuple):
     """A frame on a body: its origin `(dim,)` [m] and its axes in one of the frames of `Poses`.
 
-    `body` is -1 for the ground; `frame` is that of the body, or of a marker that moves on it.
+    `body` is -1 for the ground; `frame` is that of the body, of its site, or of a marker that moves on it.
     """
 
     body: int
@@ -56,14 +58,14 @@ class Place(NamedTuple):
 
 def place_of(mechanism: Mechanism, marker: Any) -> Place:
     """The place of a marker."""
-    names = [body.name for body in mechanism.bodies]
-    body = -1 if marker.body == GROUND else names.index(marker.body)
+    index = frame_index(mechanism.bodies)
+    body, frame = (-1 if name == GROUND else index[name] for name in (owner_of(marker.body), marker.body))
     turn = np.asarray(marker.angle if mechanism.space.dim == 2 else marker.rotation, dtype=float)
     axes = rotations(np.atleast_1d(turn))
     if not isinstance(marker, AbstractMovingMarker):
-        return Place(body, body, np.asarray(marker.position, dtype=float), axes)
+        return Place(body, frame, np.asarray(marker.position, dtype=float), axes)
     number = next(k for k, other in enumerate(moving_markers(mechanism)) if eqx.tree_equal(marker, other))
-    return Place(body, len(names) + number, np.zeros(mechanism.space.dim), axes)
+    return Place(body, index[GROUND] + number, np.zeros(mechanism.space.dim), axes)
 
 
 def moving_markers(mechanism: Mechanism) -> tuple[AbstractMovingMarker, ...]:
@@ -126,7 +128,8 @@ def poses_at(mechanism: Mechanism, ts: Any, qs: Any) -> Float[np.ndarray, "times
         raise MechanismError(
             "q holds values that are not finite, as of a state that was not assembled; there is nothing to draw."
         )
-    if mechanism.coordinates == "absolute":
+    is_flexible = bool(flexible(mechanism.bodies))
+    if mechanism.coordinates == "absolute" and not is_flexible:
         poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:
         poses = np.asarray(_compiled_poses(mechanism, jnp.asarray(ts, dtype=float), jnp.asarray(qs)))
@@ -135,7 +138,8 @@ def poses_at(mechanism: Mechanism, ts: Any, qs: Any) -> Float[np.ndarray, "times
     markers = moving_markers(mechanism)
     if not markers:
         return fixed
-    owners = fixed[:, [place_of(mechanism, marker).body for marker in markers]]
+    index = frame_index(mechanism.bodies)
+    owners = fixed[:, [index[marker.body] for marker in markers]]
     offsets = np.asarray(_compiled_offsets(markers, jnp.asarray(ts, dtype=float)))
     R, dim = rotations(owners[..., space.dim :]), space.dim
     position = owners[..., :dim] + np.einsum("tmij,tmj->tmi", R, offsets)
@@ -145,7 +149,10 @@ def poses_at(mechanism: Mechanism, ts: Any, qs: Any) -> Float[np.ndarray, "times
 @cached_on_disk
 def _compiled_poses(mechanism: Mechanism, ts: Array, qs: Array) -> Array:
     equations = Equations(mechanism)
-    return jax.vmap(lambda t, q: equations.at(t, q).poses())(ts, qs)
+    if not flexible(mechanism.bodies):
+        return jax.vmap(lambda t, q: equations.at(t, q).poses())(ts, qs)
+    frames = jax.vmap(lambda t, q: equations.at(t, q).placement.frames)(ts, qs)
+    return jax.vmap(jax.vmap(mechanism.space.pose))(jax.tree.map(lambda x: x[:, :-1], frames))  # without the ground
 
 
 @cached_on_disk
@@ -165,7 +172,8 @@ def poses_of(mechanism: Mechanism, ts: Any, qs: Any) -> Poses:
 def rates_of(mechanism: Mechanism, ts: np.ndarray, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
     """The rates `q̇` over a motion `(times, nq)`; zero for turn coordinates, which pictures do not show."""
     in_space = mechanism.space.dim == 3
-    if mechanism.speeds is not None or (in_space and mechanism.coordinates == "joint"):
+    has_twists = mechanism.coordinates == "absolute" and not flexible(mechanism.bodies)
+    if mechanism.speeds is not None or (in_space and not has_twists):
         return np.asarray(_compiled_rates(mechanism, *map(jnp.asarray, (ts, qs, vs))))
     if not in_space:
         return vs

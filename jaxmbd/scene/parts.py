@@ -4,6 +4,7 @@ What they look like is said by two files with the same functions: in the plane (
 cover each other in layers; in space (`spatial.py`) surfaces, which are lit and sorted by depth.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,8 +27,11 @@ def pieces_of(geometry: Geometry) -> list[Piece]:
     pieces = [*_supports(geometry)]
     for i in range(len(mechanism.bodies)):
         pieces += kind.body(geometry, i, _is_covered(geometry, geometry.centre(i)))
+    for i, places in geometry.curves.items():
+        name = mechanism.bodies[i].name
+        pieces += [kind.segment(geometry, name, a, b) for a, b in itertools.pairwise(places)]
     for place in geometry.moving:  # no part of the rigid body's outline
-        if place.body >= 0:
+        if place.body >= 0 and place.body not in geometry.curves:
             pieces.append(kind.link(geometry, mechanism.bodies[place.body].name, geometry.centre(place.body), place))
     for part in (*mechanism.with_reactions().values(), *mechanism.forces):
         pieces += symbol(geometry, part)

@@ -96,6 +96,11 @@ def link(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     return Piece(name, a, straight, GREY, end=b, layer=LINK_LAYER, width=1.0, is_dotted=True)
 
 
+def segment(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
+    """A part of a flexible body."""
+    return Piece(name, a, straight, body_colour(a.body), end=b, layer=BODY_LAYER, width=4.0)
+
+
 def stand(size: float, place: Place) -> Piece:
     """A bearing on the ground."""
     return Piece("ground", place, size * support(), INK, layer=GROUND_LAYER, width=1.0)

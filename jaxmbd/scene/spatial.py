@@ -118,6 +118,12 @@ def dot(geometry: Geometry, name: str, place: Place) -> Piece:
     return Piece(name, place, ball(0.55 * geometry.size, 12), INK)
 
 
+def segment(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
+    """A part of a flexible body."""
+    bar = lambda length: tube(np.outer([0.0, length], UP), 0.3 * geometry.size)  # noqa: E731
+    return Piece(name, a, bar, body_colour(a.body), end=b)
+
+
 def link(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     """A dashed line, for joints without a symbol."""
 

@@ -56,6 +56,9 @@ class Frame(AbstractFrame):
     def perturbed(self, step: Float[Array, "3"]) -> "Frame":
         return Frame(self.position + step[:2], self.angle + step[2])
 
+    def rate(self, change: "Frame") -> Float[Array, "3"]:
+        return jnp.append(change.position, change.angle)
+
     def spin(self, rate: "Frame") -> Float[Array, "1"]:
         return jnp.stack([rate.angle])
 

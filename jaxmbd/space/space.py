@@ -140,6 +140,13 @@ class AbstractFrame(eqx.Module):
         """The frame displaced by a step (a marker's rate times a time), exact to second order."""
 
     @abc.abstractmethod
+    def rate(self, change: Any) -> Array:
+        """The velocity of the origin and the angular velocity, from the rates `change` of the frame's numbers.
+
+        Both are in the axes that the frame is given in.
+        """
+
+    @abc.abstractmethod
     def spin(self, rate: Any) -> Float[Array, " turns"]:
         """The angular velocity [rad/s] of the frame in its own axes, from its rate."""
 

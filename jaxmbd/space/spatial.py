@@ -76,6 +76,10 @@ class SpatialFrame(AbstractFrame):
             self.position + step[:3], self.rotation + times(turn, self.rotation + 0.5 * times(turn, self.rotation))
         )
 
+    def rate(self, change: "SpatialFrame") -> Float[Array, "6"]:
+        turning = times(change.rotation, self.rotation.T)  # skew-symmetric
+        return jnp.concatenate([change.position, jnp.stack([turning[2, 1], turning[0, 2], turning[1, 0]])])
+
     def spin(self, rate: "SpatialRate") -> Float[Array, "3"]:
         return self.to_local(rate.angular)
 

@@ -255,7 +255,8 @@ def rate_channel(mechanism: Mechanism, name: str) -> str:
         joints = [f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names]
         raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
     # A body's coordinate that can be named here has the same index as its rate: x and vx.
-    return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"
+    of_pose = owner in bodies and component in space.coordinates  # else of a joint, or a flexible body's own
+    return bodies[owner][space.coordinates.index(component)] if of_pose else f"{owner}.{component}_rate"
 
 
 def _weights(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq"]:

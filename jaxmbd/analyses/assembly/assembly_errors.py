@@ -16,6 +16,7 @@ from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.flexible import owner_of
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, nearly_parallel
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
@@ -48,7 +49,8 @@ def row_limits(equations: Equations) -> Float[Array | np.ndarray, " m"]:
     """
     mechanism, scales = equations.mechanism, equations.scales.rows
     index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
-    bodies = [[index[marker.body] for marker in getattr(part, "markers", ())] for part in mechanism.constraints()]
+    markers = [getattr(part, "markers", ()) for part in mechanism.constraints()]
+    bodies = [[index[owner_of(marker.body)] for marker in each] for each in markers]
     joints = np.asarray([1 + len(mechanism.tree.loop(each)) for each in bodies], scales.dtype)
     return tolerance_of(scales) * np.repeat(joints, mechanism.constraint_sizes()) * scales
 

@@ -19,11 +19,12 @@ from jaxmbd.arrays import Scalar, combined
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.flexible import own_coordinates
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import ground_centre, size_of
-from jaxmbd.model.mechanism.spanning_tree import spanning
+from jaxmbd.model.mechanism.spanning_tree import is_at_site, spanning
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.space.vectors import nearest_turn
 from jaxmbd.state.state import State
@@ -55,11 +56,12 @@ def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Arra
     body_coordinates = {
         f"{body.name}.{component}" for body in mechanism.bodies for component in mechanism.space.coordinates
     }
+    body_coordinates |= set(own := own_coordinates(mechanism.bodies))
     joint_values = {name: value for name, value in guess.items() if name not in body_coordinates}
     for name in joint_values:
         if name not in names:
             mechanism.coordinate(name)  # raises for a name that does not exist
-    body_values = {name: value for name, value in guess.items() if name in body_coordinates}
+    body_values = {name: value for name, value in guess.items() if name in body_coordinates and name not in own}
     poses = _with_coordinates(mechanism, poses, body_values)
     if set(joint_values) - set(mechanism.tree.coordinates):
         poses = _with_coordinates(mechanism, _poses_along_tree(mechanism, poses, joint_values), body_values)
@@ -97,7 +99,8 @@ def _tree_with(mechanism: Mechanism, names: Iterable[str]) -> Mechanism:
     """
     owners = list(dict.fromkeys(name.partition(".")[0] for name in names))
     tree_joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractTreeJoint)]
-    available = {f"{joint.name}.{own}" for joint in tree_joints for own in joint.tree_coordinate_units}
+    places = [joint for joint in tree_joints if not is_at_site(joint)]
+    available = {f"{joint.name}.{own}" for joint in places for own in joint.tree_coordinate_units}
     for name in names:
         if name not in available:
             raise MechanismError(

@@ -20,6 +20,7 @@ from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.flexible import masses_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
 
@@ -62,8 +63,7 @@ def _metric(at: Configuration, rows: Array) -> tuple[AbstractInertia, Bool[Array
     If `M` is singular, unit numbers take the place of those of the bodies without inertia.
     """
     equations = at.equations
-    masses = equations.parts.masses
-    tensors = jnp.stack([body.inertia for body in equations.mechanism.bodies])
+    masses, tensors = masses_of(equations.mechanism.bodies)
     lacks = jax.lax.stop_gradient(_lacks_inertia(masses, tensors))
     M, fixed_rows = jax.lax.stop_gradient((at.inertia.matrix(), rows))
     any_lacks = any_instance(jnp.any(lacks))

@@ -193,6 +193,9 @@ class SteadyState:
         """Return the norm of the forces on the bodies in the metric of `M⁻¹`."""
         at, space = self.with_own_states(self.z), self.position.space
         efforts = at.parts.efforts(at.t, at.bodies, self.twists)
+        if len(at.parts.masses) < len(efforts):  # sites of flexible bodies have no mass of their own
+            loads = at.placement.loads(efforts)
+            return jnp.sqrt(jnp.sum(loads * at.inertia.solve(loads)))
         accelerations = jax.vmap(space.acceleration)(at.parts.inertia, efforts)
         no_inertia = jnp.isfinite(efforts) & ~jnp.isfinite(accelerations)  # moments about an axis without inertia
         return jnp.sqrt(jnp.sum(jnp.where(no_inertia, 0.0, efforts * accelerations)))

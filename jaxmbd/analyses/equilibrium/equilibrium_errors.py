@@ -126,7 +126,8 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
     drivers = {driver.name for driver in mechanism.drivers}
     twists, *misses = (np.abs(np.asarray(x)) for x in (faults.twists, faults.speeds, faults.accelerations))
     if turned.max() > least:
-        body = mechanism.bodies[int(twists.max(axis=1).argmax())].name
+        bodies = len(mechanism.bodies)  # sites and pieces of flexible bodies follow them
+        body = mechanism.bodies[int(twists[:bodies].max(axis=1).argmax())].name
         return (
             f"The mechanism cannot {state}: the joints that carry the body {body!r} do not let it turn so (it misses "
             f"by {twists.max():.3g} m/s or rad/s). Check the axis of the rotation and its point."

@@ -22,6 +22,7 @@ from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.flexible import own_coordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.state.state import State
@@ -119,14 +120,17 @@ def _of_joints(mechanism: Mechanism, state: State) -> tuple[str, ...] | None:
 
 @cached_on_disk
 def _in_joint_coordinates(
-    mechanism: Mechanism, t: Scalar, poses: Array, turns: Array, twists: Array
+    mechanism: Mechanism, t: Scalar, absolute: Array, turns: Array, speeds: Array
 ) -> tuple[Array, Array]:
-    """Return coordinates and speeds of a mechanism in joint coordinates from the poses and twists of its bodies."""
-    equations = Equations(mechanism)
-    q = jnp.append(equations.coordinates.measured(poses.reshape(len(mechanism.bodies), -1)), turns)
-    moved = lambda v: equations.at(t, q).twists(v).reshape(-1)  # noqa: E731
-    J = jax.jacfwd(moved)(jnp.zeros(mechanism.nv, q.dtype))
-    return q, jnp.linalg.lstsq(J, twists)[0]
+    """Return coordinates and speeds of a mechanism in joint coordinates from its absolute ones."""
+    equations, bodies, own = Equations(mechanism), len(mechanism.bodies), len(own_coordinates(mechanism.bodies))
+    poses, eta = jnp.split(absolute, [len(absolute) - own])
+    measured = equations.coordinates.measured(poses.reshape(bodies, -1))
+    q = jnp.concatenate([measured[: len(measured) - own], eta, turns])
+    nv = mechanism.nv
+    moved = lambda v: jnp.append(equations.at(t, q).twists(v)[:bodies].reshape(-1), v[nv - own :])  # noqa: E731
+    J = jax.jacfwd(moved)(jnp.zeros(nv, q.dtype))
+    return q, jnp.linalg.lstsq(J, speeds)[0]
 
 
 def _turning_text(mechanism: Mechanism, choice: IndependentCoordinates, rates: dict[str, float]) -> str:

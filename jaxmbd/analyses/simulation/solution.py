@@ -23,6 +23,7 @@ from jaxmbd.engine import as_program, cached_on_disk, choice
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
+from jaxmbd.model.body.flexible import owner_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.numerics.linear_solve import nonzero_singular_values as nonzero
@@ -283,7 +284,7 @@ class Solution(eqx.Module):
         """
         parts = self.mechanism.with_reactions()
         check_known("joint or driver", [name], parts)
-        bodies = [marker.body for marker in parts[name].markers]
+        bodies = [owner_of(marker.body) for marker in parts[name].markers]
         if body is not None and body not in bodies:
             raise unknown(f"body of joint {name!r}", body, bodies)
         check_known("frame", [frame], ("world", "body"))

@@ -26,6 +26,7 @@ from jaxmbd.io.model_file.parts import (
 )
 from jaxmbd.io.model_file.source import Place
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.flexible import owner_of
 
 _PLAIN: dict[Form, tuple[type, ...]] = {
     Form.TEXT: (str,),
@@ -140,7 +141,7 @@ class Decoder:
         """The marker that a table describes."""
         table = _table(table, place)
         body = table.get("body")
-        if isinstance(body, str) and body not in self.bodies:
+        if isinstance(body, str) and owner_of(body) not in self.bodies:
             raise place.at("body").error(str(unknown("body", body, self.bodies)))
         return self.module(table, place, (AbstractMarker,), "MovingMarker" if "motion" in table else "Marker")
 

@@ -1,7 +1,7 @@
 """Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import combined
-from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.flexible import frame_index
 from jaxmbd.model.body.names import UNNAMED, name_fields
 from jaxmbd.model.mechanism.named_coordinates import bind_turn_counts, turn_coordinates
 
@@ -44,7 +44,7 @@ def kind_of(arrays: Any, static: Any) -> Any:
 
 
 class PartGroup(eqx.Module):
-    """Parts of one type: their parameters stacked on a leading axis, and the bodies they connect."""
+    """Parts of one type: their parameters stacked on a leading axis, and the bodies or sites they connect."""
 
     stacked: Any
     static: Any = eqx.field(static=True)
@@ -54,7 +54,7 @@ class PartGroup(eqx.Module):
 
     @property
     def incidence(self) -> np.ndarray:
-        """Body indices, shape `(parts, markers)`; the ground's index is the number of bodies."""
+        """Indices of the frames of bodies, sites and the ground (`frame_index`), shape `(parts, markers)`."""
         return np.asarray(self.bodies, dtype=int).reshape(len(self.members), -1)
 
     @property
@@ -69,9 +69,12 @@ def law_of(static: Any, numbers: Any, turns: Array) -> Any:
     return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
-def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
-    """Group parts of equal type, static fields and array shapes; groups are in order of first appearance."""
-    body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
+def group_parts(parts: Sequence[Any], mechanism: Any, index: Mapping[str, int] | None = None) -> tuple[PartGroup, ...]:
+    """Group parts of equal type, static fields and array shapes; groups are in order of first appearance.
+
+    `index`: of what markers refer to by name, by default of all frames.
+    """
+    index = frame_index(mechanism.bodies) if index is None else index
     names = mechanism.coordinate_names
     members_by_key: dict[Any, list[tuple[int, Any]]] = {}
     statics: dict[Any, Any] = {}
@@ -84,7 +87,7 @@ def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
     for key, members in members_by_key.items():
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
-        bodies = tuple(tuple(body_index[m.body] for m in parts[p].markers) for p in positions)
+        bodies = tuple(tuple(index[m.body] for m in parts[p].markers) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
         groups.append(PartGroup(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)

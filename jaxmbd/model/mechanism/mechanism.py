@@ -18,6 +18,7 @@ from jaxmbd.checks import check_flags, check_instance, checked_items, checked_na
 from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
+from jaxmbd.model.body.flexible import AbstractFlexibleBody
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
@@ -29,6 +30,7 @@ from jaxmbd.model.mechanism.named_coordinates import (
     Coordinate,
     CouplingConstraint,
     GeneralizedSpeeds,
+    OwnCoordinate,
     PositionDriverConstraint,
     SpeedDriverConstraint,
     TendonLength,
@@ -286,7 +288,7 @@ class Mechanism(eqx.Module):
         for branch in self.tree.branches:
             (q0, q1), (v0, v1) = branch.q, branch.v
             names += self.tree.coordinates[q0:q1] if q1 - q0 == v1 - v0 else self.tree.speeds[v0:v1]
-        return tuple(names)
+        return (*names, *self.tree.coordinates[self.tree.branches[-1].q[1] :])
 
     @property
     def speed_units(self) -> tuple[str, ...]:
@@ -359,7 +361,7 @@ class Mechanism(eqx.Module):
         return tuple((part.name, row) for part, size in each for row in range(size))
 
     def coordinate(self, name: str) -> AnyCoordinate:
-        """The coordinate written `"joint.angle"`, `"body.x"` or `"tendon.length"`."""
+        """The coordinate written `"joint.angle"`, `"body.x"`, `"tendon.length"` or `"beam.deflection"`."""
         check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")
         for joint in self.joints:
@@ -374,8 +376,11 @@ class Mechanism(eqx.Module):
                 return Coordinate(name, joint, joint.markers, joint.coordinate_names.index(component), is_integrated)
         for body in self.bodies:
             if body.name == owner:
+                own = body.own_coordinates if isinstance(body, AbstractFlexibleBody) else {}
+                if component in own:
+                    return OwnCoordinate(name, own[component])
                 if component not in self.space.prescribable:
-                    raise _no_coordinate("body", owner, component, self.space.prescribable)
+                    raise _no_coordinate("body", owner, component, (*self.space.prescribable, *own))
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
 

@@ -118,7 +118,34 @@ class TendonLength(eqx.Module):
         return TendonLength(self.name, tuple(part.bound(near) for part in self.parts), self.ratios)
 
 
-AnyCoordinate: TypeAlias = Coordinate | TendonLength
+class OwnCoordinate(eqx.Module):
+    """A flexible body's own coordinate: an entry of `q`, which no frames of markers tell."""
+
+    name: Name = eqx.field(static=True)
+    own_unit: str = eqx.field(static=True)
+    joint: ClassVar[None] = None
+    is_integrated: ClassVar[bool] = True
+    markers: ClassVar[tuple[AbstractMarker, ...]] = ()
+    in_q: ClassVar[tuple[Coordinate, ...]] = ()
+
+    def value(self, frames: Sequence[Any]) -> Scalar:
+        """There is none: it is read from `q`."""
+        raise MechanismError(f"{self.name!r} is an own coordinate of a flexible body, and no function of markers.")
+
+    def by(self, near: Scalar) -> "OwnCoordinate":
+        """The coordinate itself."""
+        return self
+
+    def unit(self, space: AbstractSpace) -> str:
+        """The coordinate's unit."""
+        return self.own_unit
+
+    def bound(self, near: Iterator[Scalar]) -> "OwnCoordinate":
+        """The coordinate itself."""
+        return self
+
+
+AnyCoordinate: TypeAlias = Coordinate | TendonLength | OwnCoordinate
 
 
 class PositionDriverConstraint(AbstractJoint):

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, at_rows, frozen, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.flexible import flexible, own_coordinates
 from jaxmbd.model.force.force import AbstractForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import RackAndPinion, Rod
@@ -30,6 +31,7 @@ from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, Positio
 
 _LARGEST = 2.5  # a mechanism is at most so many units long, and at least a tenth of that
 _UNITS = 10.0 ** np.arange(-12, 13)  # [m]
+_BENT = 1e-3  # the size of own coordinates of flexible bodies, as a share of that of others: its square weighs them
 _EARTH = 10.0  # [m/s²], in terms of which gravity is measured
 _WEAK = 0.1  # gravity below this share of it (0.25 m/s²) says nothing of the pace of a mechanism
 DECAY = 10.0  # violations of constraints decay so many times in a unit of time, where the user does not say otherwise
@@ -72,6 +74,7 @@ class Scales(eqx.Module):
     time: Scalar
     row_powers: tuple[int, ...] = eqx.field(static=True)
     coordinate_powers: tuple[int, ...] = eqx.field(static=True)
+    own_coordinates: tuple[int, ...] = eqx.field(static=True)  # places of those of flexible bodies in `q`
     speed_powers: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -79,6 +82,8 @@ class Scales(eqx.Module):
         self.time = as_float(unit_of_time(mechanism, self.length))
         self.row_powers = _powers_of(row_units(mechanism))
         self.coordinate_powers = _powers_of(mechanism.coordinate_units)
+        names = mechanism.coordinate_names
+        self.own_coordinates = tuple(names.index(name) for name in own_coordinates(mechanism.bodies))
         self.speed_powers = tuple(_POWERS.get(unit, 0) for unit in mechanism.speed_units)
 
     @property
@@ -88,8 +93,16 @@ class Scales(eqx.Module):
 
     @property
     def coordinates(self) -> Float[Array | np.ndarray, " nq"]:
-        """The scale of each coordinate."""
-        return self._of(self.coordinate_powers)
+        """The scale of each coordinate; that of a flexible body's own one is a small share of it.
+
+        So searches for closed positions bend a body only where nothing else closes the joints.
+        """
+        scales = self._of(self.coordinate_powers)
+        if not self.own_coordinates:
+            return scales
+        shares = np.ones(len(self.coordinate_powers), scales.dtype)
+        shares[list(self.own_coordinates)] = _BENT
+        return scales * shares
 
     @property
     def speeds(self) -> Float[Array | np.ndarray, " nv"]:
@@ -168,12 +181,13 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     """Return the size of a mechanism [m], zero if it has none.
 
     It is the largest of the extents of the joints' markers on each body and on the ground, of the extent of the bodies'
-    positions, and of the lengths of rods and radii of pinions; only if all of these are zero, of the extents of the
-    forces' markers.
+    positions, of the sizes of flexible bodies, and of the lengths of rods and radii of pinions; only if all of these
+    are zero, of the extents of the forces' markers.
     """
     joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractJoint)]
     forces = [force for force in mechanism.forces if isinstance(force, AbstractForce)]
     lengths = [joint.length for joint in joints if isinstance(joint, Rod)]
+    lengths += [body.size for body in flexible(mechanism.bodies).values()]
     lengths += [part.radius for part in mechanism.joints if isinstance(part, RackAndPinion)]
     lengths = [_value(length) for length in lengths]
     centres = [_value(body.pose)[: mechanism.space.dim] for body in mechanism.bodies]

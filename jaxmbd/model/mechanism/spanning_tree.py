@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMovingMarker
+from jaxmbd.model.body.flexible import own_coordinates, owner_of
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion, Tendon
 
@@ -39,7 +40,10 @@ class TreeJoint:
 
 @dataclass(frozen=True)
 class Tree:
-    """The tree joints in the order of their coordinates, and the names and units of coordinates and speeds."""
+    """The tree joints in the order of their coordinates, and the names and units of coordinates and speeds.
+
+    The own coordinates of flexible bodies follow those of the joints.
+    """
 
     branches: tuple[TreeJoint, ...]
     coordinates: tuple[str, ...]
@@ -79,7 +83,7 @@ DirectedJoint = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, pa
 def absolute(bodies: Sequence[AbstractBody]) -> Tree:
     """The tree of absolute coordinates."""
     free = FreeMotion(bodies[0])  # one for all bodies, since only its names and units are used
-    return _tree_of([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
+    return _tree_of([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)], bodies)
 
 
 def spanning(
@@ -96,6 +100,7 @@ def spanning(
     """
     candidates = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
     candidates = [joint for joint in candidates if not any(isinstance(m, AbstractMovingMarker) for m in joint.markers)]
+    candidates = [joint for joint in candidates if not is_at_site(joint)]
     # The sort is stable: ties keep the order of the mechanism.
     ranked = sorted(candidates, key=lambda j: (j.name not in first, len(j.speeds), j.name not in wanted))
     index = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
@@ -118,7 +123,13 @@ def spanning(
             group[root(i)] = root(len(bodies))
             tree_joints.append(FreeMotion(body))
     tree_joints += [joint for joint in candidates if joint.name in selected]
-    return _tree_of(_directed(tree_joints, index))
+    return _tree_of(_directed(tree_joints, index), bodies)
+
+
+def is_at_site(joint: AbstractTreeJoint) -> bool:
+    """True if a joint is at a site of a flexible body. It is a constraint in all coordinates: how the other body lies
+    depends on own coordinates, too."""
+    return any(owner_of(marker.body) != marker.body for marker in joint.markers)
 
 
 def check_cuts(joints: Iterable[Any], cuts: Sequence[str]) -> None:
@@ -153,7 +164,7 @@ def _directed(joints: Sequence[AbstractTreeJoint], number: dict[str, int]) -> li
     return [directed[joint.name] for joint in joints]
 
 
-def _tree_of(directed: Sequence[DirectedJoint]) -> Tree:
+def _tree_of(directed: Sequence[DirectedJoint], bodies: Sequence[AbstractBody]) -> Tree:
     branches, coordinates, speeds = [], {}, {}
     for name, joint, parent, child, backward in directed:
         q, v = len(coordinates), len(speeds)
@@ -161,4 +172,7 @@ def _tree_of(directed: Sequence[DirectedJoint]) -> Tree:
         speeds |= {f"{name}.{suffix}": unit for suffix, unit in joint.speeds.items()}
         ranges = (q, len(coordinates)), (v, len(speeds))
         branches.append(TreeJoint(name, parent, child, backward, isinstance(joint, FreeMotion), *ranges))
+    own = own_coordinates(bodies)
+    coordinates |= own
+    speeds |= {f"{name}_rate": f"{unit}/s" for name, unit in own.items()}
     return Tree(tuple(branches), tuple(coordinates), tuple(coordinates.values()), tuple(speeds), tuple(speeds.values()))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.flexible import frame_index, owner_of
 from jaxmbd.model.body.names import NameUsedError, names_watched
 from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
@@ -16,7 +17,12 @@ from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, laws_of, marker_shapes
-from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.named_coordinates import (
+    CouplingConstraint,
+    OwnCoordinate,
+    PositionDriverConstraint,
+    SpeedDriverConstraint,
+)
 from jaxmbd.model.mechanism.user_classes import check_user_classes, is_users
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
@@ -111,7 +117,7 @@ def _markers(part: Any) -> tuple[AbstractMarker, ...]:
 
 
 def check_references(mechanism: Any) -> None:
-    bodies = {GROUND} | {body.name for body in mechanism.bodies}
+    bodies = frame_index(mechanism.bodies)
     coordinate = mechanism.coordinate  # each access to a method takes time in proportion to the mechanism
     for part in mechanism.parts():
         for marker in _markers(part):
@@ -121,7 +127,12 @@ def check_references(mechanism: Any) -> None:
         own = (f"{part.name}.length",) if isinstance(part, Tendon) else ()
         for name in (*_coordinates_of(part), *own):
             try:
-                coordinate(name)
+                if isinstance(coordinate(name), OwnCoordinate):
+                    raise MechanismError(
+                        f"{name!r} is an own coordinate of a flexible body, and only coordinates of joints and bodies "
+                        "can be driven, loaded or coupled so: attach a part to a site of the body, or write a "
+                        "GeneralizedForce or GlobalConstraint."
+                    )
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
 
@@ -222,16 +233,16 @@ def check_ground(mechanism: Any) -> None:
     parts = (*mechanism.joints, *mechanism.constraints(), *mechanism.forces)
     connections = [part for part in parts if _markers(part)]
     for joint in mechanism.joints:
-        joined |= {marker.body for marker in _markers(joint)}
+        joined |= {owner_of(marker.body) for marker in _markers(joint)}
     driven = [
         part
         for part in connections
         if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint) and len(part.markers) == 1
     ]
-    reached |= {part.markers[0].body for part in driven}
+    reached |= {owner_of(part.markers[0].body) for part in driven}
     neighbours: dict[str, set[str]] = {}
     for part in connections:
-        bodies = {marker.body for marker in _markers(part)}
+        bodies = {owner_of(marker.body) for marker in _markers(part)}
         for body in bodies:
             neighbours.setdefault(body, set()).update(bodies)
     front = set(reached)
