@@ -13,7 +13,8 @@ from jaxmbd.checks import check_law
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.checks import check_coordinate
 from jaxmbd.model.body.names import Name
-from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
+from jaxmbd.model.functions.function import AbstractFunction
+from jaxmbd.model.functions.piecewise import Piecewise
 from jaxmbd.user_functions import user_array
 
 _CONTINUOUS = 1e-6  # relative: a larger difference between two pieces of a motion is a jump
@@ -65,7 +66,7 @@ def check_continuous(part: str, motion: Any, prescribes: str, shape: tuple[int, 
 
     Checked are functions that declare their switching times, each piece at the times that it shares with the next one.
     """
-    if not isinstance(motion, AbstractTimeFunction):
+    if not isinstance(motion, AbstractFunction):
         return
     least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")
     if motion.order < least:

@@ -20,10 +20,12 @@ from jaxmbd import planar, spatial
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import ScaledForce, ScaledFunction, ScaledJointForce
+from jaxmbd.model.functions.curve import AlongCurve, Curve, Polynomials
+from jaxmbd.model.functions.piecewise import Piecewise, Table
+from jaxmbd.model.functions.spline import SmoothingSpline
 from jaxmbd.model.joint.shared import RackAndPinion
 from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism, Sensor
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
-from jaxmbd.model.time_functions import Piecewise, SmoothingSpline, Table
 from jaxmbd.space.solid import Solid
 from jaxmbd.space.space import AbstractFrame
 from jaxmbd.space.spatial import SpatialRate
@@ -31,7 +33,8 @@ from jaxmbd.space.spatial import SpatialRate
 SPACES: dict[str, ModuleType] = {"planar": planar, "spatial": spatial}
 
 # Classes of parts that the namespaces of both spaces lack, and those in the namespaces that are no part of a mechanism.
-_FURTHER = (Piecewise, Table, SmoothingSpline, ScaledForce, ScaledJointForce, ScaledFunction)
+_FUNCTIONS = (Piecewise, Table, SmoothingSpline, Polynomials, Curve, AlongCurve)
+_FURTHER = (*_FUNCTIONS, ScaledForce, ScaledJointForce, ScaledFunction)
 _NO_PARTS = (Mechanism, GeneralizedSpeeds, Solid, AbstractFrame, SpatialRate)
 
 # The groups of parts of a mechanism, and the classes of each.
@@ -48,7 +51,7 @@ DEFAULTS = {"bodies": "Body", "drivers": "Driver"}
 # Fields that have another name than the argument of the constructor.
 _FIELDS: dict[type, dict[str, str]] = {RackAndPinion: {"pinion": "a", "rack": "b"}}
 # Classes whose constructor computes the fields of something else: both are understood, the fields are written.
-_COMPUTED = (SmoothingSpline,)
+_COMPUTED = (SmoothingSpline, Curve)
 
 REQUIRED: Any = object()  # in place of a default
 

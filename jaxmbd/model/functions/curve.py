@@ -1,0 +1,408 @@
+"""Curves in the plane and in space by their arc length: through points, or by a user's function of a parameter.
+
+A curve has a shape, which is a function of some parameter u, and its arc length at some parameters. The parameter at an
+arc length s is found by Newton's method from a cubic guess. The steps are few and fixed, and each of them doubles the
+number of derivatives that are right as it doubles that of digits, so that derivatives of any order pass through them.
+"""
+
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Function, Point, Scalar, constant, is_concrete
+from jaxmbd.engine import trace_once
+from jaxmbd.errors import MechanismError, is_one_of, shown
+from jaxmbd.model.functions.function import (
+    SMOOTHEST,
+    AbstractFunction,
+    as_finite,
+    as_increasing,
+    as_order,
+    polynomial,
+)
+from jaxmbd.model.functions.spline import spline_through
+from jaxmbd.space.planar import Frame
+from jaxmbd.space.spatial import SpatialFrame
+from jaxmbd.space.vectors import cross, direction, dot, safe_norm
+from jaxmbd.user_functions import user_array
+
+_NEWTON = 3  # steps from a guess with an error of some hundredths of a piece to rounding
+_PIECES = 32  # into which the range of a function's parameter is divided, at least
+_SEARCHED = 8  # points on each piece among which the nearest one is looked for
+_TRIED = 0.3  # of each piece: where the parameter at an arc length is tried
+_LEAST = 1e-12  # length of a piece, in units of the whole
+_MEASURED = 1e-9  # largest error of an arc length, in units of the whole
+_JOINED = 1e-9  # largest gap between the ends of a closed curve, in units of its length; of directions, in radians
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+class Polynomials(AbstractFunction):
+    """Polynomials between breaks, such as an interpolating spline of points.
+
+    **Arguments:** `breaks (pieces,)`, where they start, increasing; `coefficients (pieces, powers, *components)` in
+    powers of the distance from the break, highest first; `order`, the lowest derivative that jumps at the breaks.
+    """
+
+    ends_steps: ClassVar[bool] = False
+
+    breaks: Float[Array, " pieces"]
+    coefficients: Float[Array, "pieces powers *components"]
+    order: int = eqx.field(static=True)
+
+    def __init__(self, breaks: Any, coefficients: Any, order: int) -> None:
+        self.breaks = as_increasing("Polynomials", "breaks", breaks, strict=True)
+        self.order = as_order("Polynomials", order)
+        self.coefficients = as_finite("Polynomials", "coefficients", coefficients)
+        if self.coefficients.ndim < 2 or len(self.coefficients) != len(self.breaks):
+            raise MechanismError(
+                f"Polynomials: coefficients must have a row of powers for each of the {len(self.breaks)} breaks, got "
+                f"shape {self.coefficients.shape}."
+            )
+
+    def value(self, x: Scalar, *args: Any) -> Any:
+        return polynomial(self.breaks, self.coefficients, x)
+
+
+class Curve(AbstractFunction):
+    """A smooth curve in the plane or in space; `curve(s)` is its point at the arc length s `[m]`.
+
+    Beyond its ends an open curve goes on straight; a closed one goes round and round. A marker moves along it by
+    `ground.moving(curve.along(s))`, where s is a function of time.
+
+    **Arguments:** `shape`, points `(n, 2)` or `(n, 3)` `[m]` of an interpolating spline, at least `degree + 1`; or a
+    function of a parameter u that returns a point and is smooth; `degree` of the spline, 3 or 5: its curvature is
+    continuous, of 5 its second derivative, too; `closed`, True for a curve that ends where it begins, whose last point
+    is not the first again; `parameter`, increasing numbers: of points, one for each (of a closed curve, one more, for
+    the return to the first), by default the lengths of the chords; of a function, the first and the last u, and
+    others between at which its derivatives jump.
+
+    **Fields:** `breaks (k,)`, the arc lengths at the points, and `length`, that of the whole.
+
+    Differentiable with respect to s, to what a function of u holds, and to the points. Where points are traced (`jit`,
+    `grad`, `vmap`), `parameter` has to be given, since the chords' lengths are not known.
+
+    **Raises:** `MechanismError` for what are no such points, two in the same place, or a shape that stands still.
+
+        >>> circle = mbd.Curve(lambda u: (0.5 * jnp.cos(u), 0.5 * jnp.sin(u)), closed=True, parameter=(0, 2 * np.pi))
+        >>> print(circle.length.round(9), circle.curvature(0.3).round(9))
+        3.141592654 2.0
+        >>> path = mbd.Curve([(0, 0), (1, 0.2), (2, 0.8), (3, 0.8)], degree=3)
+        >>> print(path.nearest(jnp.array([1.0, 0.3])).round(4), path(path.breaks[2]))
+        1.0569 [2.  0.8]
+    """
+
+    ends_steps: ClassVar[bool] = False
+
+    shape: Function
+    parameters: Float[Array, " k"]
+    breaks: Float[Array, " k"]
+    closed: bool = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+
+    def __init__(self, shape: Any, degree: int = 5, closed: bool = False, parameter: Any = None) -> None:
+        if not isinstance(closed, bool):
+            raise MechanismError(f"Curve: closed must be True or False, got {shown(closed)}.")
+        if not is_one_of(degree, (3, 5)):
+            raise MechanismError(f"Curve: degree must be 3 or 5, got {shown(degree)}.")
+        self.closed = closed
+        if callable(shape) and not isinstance(shape, type):
+            self.shape, (known, self.order) = shape, _of_function(shape, parameter, closed)
+        else:
+            self.order = degree
+            known, self.shape = _through(shape, degree, closed, parameter)
+        self.parameters = constant(np.asarray(known, jnp.result_type(float)))
+        self.breaks, error = _evaluated(_measured, self.shape, self.parameters)
+        _check_measured(self.breaks, error, known)
+
+    def __check_init__(self) -> None:
+        """The fields of a curve that is read from a file."""
+        for field in ("parameters", "breaks"):
+            as_increasing("Curve", field, getattr(self, field), strict=True)
+        if self.parameters.shape != self.breaks.shape or len(self.breaks) < 2:
+            raise MechanismError(
+                f"Curve: breaks are the arc lengths at parameters, at least two of them, got shapes "
+                f"{self.breaks.shape} and {self.parameters.shape}."
+            )
+        _check_shape(self.shape)
+
+    @property
+    def length(self) -> Scalar:
+        """The arc length of the whole [m]."""
+        return self.breaks[-1]
+
+    def value(self, x: Scalar, *args: Any) -> Point:
+        return _evaluated(_course, self, x)[0]
+
+    def tangent(self, s: Scalar) -> Point:
+        """The unit vector along the curve, `dr/ds`."""
+        return _evaluated(_course, self, s)[1]
+
+    def curvature_vector(self, s: Scalar) -> Point:
+        """`d²r/ds² = κ n` [1/m], toward the centre of curvature; zero where the curve is straight."""
+        return _evaluated(_course, self, s)[2]
+
+    def curvature(self, s: Scalar) -> Scalar:
+        """The curvature κ [1/m]: in the plane positive where the curve turns left, in space never negative."""
+        _, tangent, bend = _evaluated(_course, self, s)
+        return cross(tangent, bend) if bend.shape == (2,) else safe_norm(bend)
+
+    def normal(self, s: Scalar) -> Point:
+        """The unit normal: in the plane the tangent turned left; in space toward the centre of curvature, and zero
+        where the curve is straight."""
+        _, tangent, bend = _evaluated(_course, self, s)
+        return jnp.stack([-tangent[1], tangent[0]]) if bend.shape == (2,) else direction(bend)
+
+    def frame(self, s: Scalar, up: Any = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
+        """The frame at the point, with its x axis along the curve; in space, its z axis is as near to `up` as it can
+        be, which must not be along the curve."""
+        point, tangent, _ = _evaluated(_course, self, s)
+        if len(point) == 2:
+            return Frame(point, jnp.arctan2(tangent[1], tangent[0]))
+        side = direction(cross(jnp.asarray(up, point.dtype), tangent))
+        return SpatialFrame(point, jnp.stack([tangent, side, cross(tangent, side)], axis=1))
+
+    def nearest(self, point: Point) -> Scalar:
+        """The arc length at which the curve is nearest to a point `[m]`: the best of many places, refined.
+
+        Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
+        """
+        return _evaluated(_nearest, self, jnp.asarray(point, self.breaks.dtype))
+
+    def along(self, motion: Any) -> "AlongCurve":
+        """The motion of a point whose arc length `[m]` is `motion(t)`, for `ground.moving(...)`.
+
+        >>> circle = mbd.Curve(lambda u: (jnp.cos(u), jnp.sin(u)), closed=True, parameter=(0, 2 * np.pi))
+        >>> print(circle.along(lambda t: 0.5 * np.pi * t)(jnp.array(1.0)).round(9))
+        [0. 1.]
+        """
+        return AlongCurve(self, motion)
+
+
+class AlongCurve(eqx.Module):
+    """The point of a curve at an arc length that is a function of time, made by `curve.along(motion)`.
+
+    **Arguments:** `curve`, a `Curve`; `motion`, a function of time `[s]` that returns the arc length `[m]`.
+    """
+
+    curve: Curve
+    motion: Function
+
+    def __init__(self, curve: Curve, motion: Function) -> None:
+        if not isinstance(curve, Curve):
+            raise MechanismError(f"AlongCurve: curve must be a Curve, got {shown(curve)}.")
+        if not callable(motion) or isinstance(motion, type):
+            raise MechanismError(
+                f"AlongCurve: motion must be a function of time [s] that returns the arc length [m], got "
+                f"{shown(motion)}."
+            )
+        self.curve, self.motion = curve, motion
+
+    def __call__(self, t: Scalar) -> Point:
+        return self.curve(user_array("AlongCurve", "motion", self.motion, t, takes="t", shape=()))
+
+
+def _point(shape: Function, u: Scalar) -> Point:
+    return user_array("Curve", "shape", shape, u, takes="u").astype(u.dtype)
+
+
+def _derivatives(shape: Function, u: Scalar) -> tuple[Point, Point, Point]:
+    """A point of a shape and its derivatives by the parameter."""
+    rate = lambda u: jax.jvp(lambda u: _point(shape, u), (u,), (jnp.ones_like(u),))  # noqa: E731
+    (point, first), (_, second) = jax.jvp(rate, (u,), (jnp.ones_like(u),))
+    return point, first, second
+
+
+def _speed(shape: Function, u: Scalar) -> Scalar:
+    return safe_norm(jax.jvp(lambda u: _point(shape, u), (u,), (jnp.ones_like(u),))[1])
+
+
+def _arc(shape: Function, start: Scalar, end: Scalar) -> Scalar:
+    """The arc length between two parameters of one piece, by Gauss quadrature."""
+    middle, half = (start + end) / 2, (end - start) / 2
+    speeds = jax.vmap(lambda u: _speed(shape, u))(middle + half * _POINTS.astype(half.dtype))
+    return half * jnp.sum(_WEIGHTS.astype(half.dtype) * speeds)
+
+
+def _piece(breaks: Array, x: Scalar) -> Array:
+    return jnp.clip(jnp.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 2)
+
+
+def _parameter_at(shape: Function, parameters: Array, breaks: Array, s: Scalar) -> Scalar:
+    """The parameter at an arc length between the first break and the last."""
+    k = _piece(breaks, s)
+    start, end, whole = parameters[k], parameters[k + 1], breaks[k + 1] - breaks[k]
+    x = (s - breaks[k]) / whole
+    slopes = whole / _speed(shape, start) - (end - start), whole / _speed(shape, end) - (end - start)
+    # Hermite's cubic, by its difference from a straight line.
+    u = start + x * (end - start) + x * (1 - x) * ((1 - x) * slopes[0] - x * slopes[1])
+    for _ in range(_NEWTON):
+        u = u - (_arc(shape, start, u) - (s - breaks[k])) / _speed(shape, u)
+    return u
+
+
+def _measured(shape: Function, parameters: Array) -> tuple[Array, Scalar]:
+    """The arc lengths at parameters, and how wrong they and the parameters between them are, in units of the whole."""
+    arc = jax.vmap(lambda a, b: _arc(shape, a, b))
+    starts, ends = parameters[:-1], parameters[1:]
+    lengths, middle = arc(starts, ends), (starts + ends) / 2
+    breaks = jnp.concatenate([jnp.zeros_like(lengths[:1]), jnp.cumsum(lengths)])
+    u = jax.vmap(lambda s: _parameter_at(shape, parameters, breaks, s))(breaks[:-1] + _TRIED * lengths)
+    wrong = jnp.abs(arc(starts, middle) + arc(middle, ends) - lengths), jnp.abs(arc(starts, u) - _TRIED * lengths)
+    return breaks, jnp.max(jnp.stack(wrong)) / breaks[-1]
+
+
+def _course(curve: Curve, s: Scalar) -> tuple[Point, Point, Point]:
+    """The point at an arc length s, and its derivatives by s: the tangent and the curvature vector."""
+    s, whole = jnp.asarray(s, curve.breaks.dtype), curve.breaks[-1]
+    clipped = jnp.where(s < 0, 0.0, jnp.where(s > whole, whole, s))
+    inside = s - whole * jnp.floor(s / whole) if curve.closed else clipped
+    u = _parameter_at(curve.shape, curve.parameters, curve.breaks, inside)
+    point, rate, second = _derivatives(curve.shape, u)
+    speed = safe_norm(rate)
+    tangent = rate / speed
+    bend = (second - tangent * dot(tangent, second)) / speed**2
+    if curve.closed:
+        return point, tangent, bend
+    return point + (s - inside) * tangent, tangent, jnp.where(s == inside, bend, 0.0)
+
+
+def _nearest(curve: Curve, point: Point) -> Scalar:
+    first, last = curve.parameters[0], curve.parameters[-1]
+    starts, widths = curve.parameters[:-1], jnp.diff(curve.parameters)
+    places = jnp.append((starts[:, None] + widths[:, None] * np.arange(_SEARCHED) / _SEARCHED).ravel(), last)
+    apart = jax.vmap(lambda u: jnp.sum((_point(curve.shape, u) - point) ** 2))(places)
+    best = jnp.argmin(apart)
+    start, reach = places[best], widths[jnp.minimum(best // _SEARCHED, len(widths) - 1)] / _SEARCHED
+
+    def within(u: Scalar) -> Scalar:
+        """Of a closed curve, a parameter of the same point; of an open one, that of the end that lies before it."""
+        if curve.closed:
+            return u - (last - first) * jnp.floor((u - first) / (last - first))
+        return jnp.where(u < first, first, jnp.where(u > last, last, u))
+
+    def step(u: Scalar) -> Scalar:
+        """Newton's for `(r − p) · r′ = 0`; where that would leave a least distance, the one of Gauss."""
+        at, rate, second = _derivatives(curve.shape, within(u))
+        slope = dot(rate, rate) + dot(at - point, second)
+        u = u - dot(at - point, rate) / jnp.where(slope > 0, slope, dot(rate, rate))
+        return u if curve.closed else within(u)
+
+    u = start
+    for _ in range(_NEWTON + 1):
+        u = jnp.clip(step(u), start - reach, start + reach)
+    u = jax.lax.stop_gradient(u)
+    for _ in range(2):  # the first makes first derivatives right, the second those up to the third
+        u = step(u)
+    u = within(u)
+    k = _piece(curve.parameters, u)
+    return curve.breaks[k] + _arc(curve.shape, curve.parameters[k], u)
+
+
+# Known values are evaluated by NumPy, which compiles nothing; within a law, a curve is traced once.
+_ONCE = {function: trace_once(function) for function in (_measured, _course, _nearest)}
+
+
+def _evaluated(function: Function, *arguments: Any) -> Any:
+    """A function of a curve and others; `trace_once` takes no functions that close over traced values."""
+    is_closed = all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf))
+    return (_ONCE[function] if is_closed else function)(*arguments)
+
+
+def _check_measured(breaks: Array, error: Scalar, parameters: np.ndarray) -> None:
+    """Raise if a curve has a part without length, or one whose speed changes so much that it is not measured well."""
+    if not is_concrete(breaks, error):
+        return
+    lengths = np.diff(np.asarray(breaks))
+    if not (lengths > _LEAST * np.asarray(breaks)[-1]).all():
+        k = int(np.argmin(np.where(np.isfinite(lengths), lengths, -1)))
+        raise MechanismError(
+            f"Curve: between the parameters {parameters[k]:g} and {parameters[k + 1]:g} the shape has no length: it "
+            "must move on everywhere."
+        )
+    limit = max(_MEASURED, 1e3 * float(np.finfo(lengths.dtype).eps))
+    if not float(error) <= limit:
+        raise MechanismError(
+            f"Curve: its arc length is known to {float(error):.0e} of the whole only, and should be to {limit:.0e}. "
+            "The shape nearly stands still, or turns sharply, between two points: give more of them there (of a "
+            "function, more numbers as parameter)."
+        )
+
+
+def _check_shape(shape: Function) -> int:
+    """The number of coordinates of what a shape returns; raise unless it is a point of the plane or space."""
+    u = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    found = eqx.filter_eval_shape(lambda u: _point(shape, u), u).shape
+    if found not in ((2,), (3,)):
+        raise MechanismError(f"Curve: shape must return a point of two or three numbers [m], got shape {found}.")
+    return found[0]
+
+
+def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndarray, int]:
+    """The parameters between which a function is measured, and the lowest derivative that jumps."""
+    _check_shape(shape)
+    given = as_increasing("Curve", "parameter", () if parameter is None else parameter, strict=True)
+    if len(given) < 2 or not is_concrete(given):
+        raise MechanismError(
+            "Curve: a function needs a range of its parameter, known numbers such as parameter=(0.0, 1.0), got "
+            f"{shown(parameter)}."
+        )
+    ends = np.asarray(given)
+    if isinstance(shape, AbstractFunction) and is_concrete(shape.breaks):
+        own = np.asarray(shape.breaks)
+        ends = np.union1d(ends, own[(own > ends[0]) & (own < ends[-1])])
+    each = -(-_PIECES // (len(ends) - 1))
+    inner = [np.linspace(a, b, each, endpoint=False) for a, b in pairwise(ends)]
+    if closed and is_concrete(shape):
+        first, last = (_derivatives(shape, constant(x)) for x in (ends[0], ends[-1]))
+        size = np.max(np.abs(np.asarray(first[0]))) + 1e-300
+        for what, a, b in (("point", first[0], last[0]), ("direction", direction(first[1]), direction(last[1]))):
+            if not np.abs(np.asarray(a) - np.asarray(b)).max() <= _JOINED * max(1.0, size):
+                raise MechanismError(
+                    f"Curve: a closed curve ends where it begins, and goes on as it begins; its {what} is "
+                    f"{np.asarray(a)} at {ends[0]:g} and {np.asarray(b)} at {ends[-1]:g}."
+                )
+    order = shape.order if isinstance(shape, AbstractFunction) else SMOOTHEST if len(ends) == 2 else 2
+    return np.append(np.concatenate(inner), ends[-1]), order
+
+
+def _through(points: Any, degree: int, closed: bool, parameter: Any) -> tuple[np.ndarray, Polynomials]:
+    """The parameters of points, and the spline through them."""
+    points = as_finite("Curve", "shape", points)
+    if points.ndim != 2 or points.shape[1] not in (2, 3) or len(points) < degree + 1:
+        raise MechanismError(
+            f"Curve: shape must be points (n, 2) or (n, 3), at least {degree + 1} for degree {degree}, or a function "
+            f"of a parameter, got shape {points.shape}."
+        )
+    known = np.zeros(0)
+    if is_concrete(points):
+        points = np.asarray(points, float)
+        known = np.append(0.0, np.cumsum(_chords(points, closed)))
+    elif parameter is None:
+        raise MechanismError(
+            "Curve: where the points are traced (jit, grad, vmap), give the parameter of each, such as the lengths of "
+            "the chords between points that are known."
+        )
+    if parameter is not None:
+        given, count = as_increasing("Curve", "parameter", parameter, strict=True), len(points) + closed
+        if given.shape != (count,) or not is_concrete(given):
+            raise MechanismError(
+                f"Curve: parameter must be {count} known numbers, one for each point"
+                f"{' and one for the return to the first' if closed else ''}, got shape {given.shape}."
+            )
+        known = np.asarray(given, float)
+    return known, Polynomials(*spline_through(known, points, degree, closed), degree)
+
+
+def _chords(points: np.ndarray, closed: bool) -> np.ndarray:
+    """The distances of points from their next; raise for two in the same place."""
+    chords = np.linalg.norm(np.diff(points, axis=0, append=points[:1])[: None if closed else -1], axis=1)
+    if not (chords > 0).all():
+        k = int(np.argmin(chords))
+        again = " (a closed curve returns to its first point by itself)" if k == len(points) - 1 else ""
+        raise MechanismError(f"Curve: points {k} and {(k + 1) % len(points)} are in the same place{again}.")
+    return chords
