@@ -66,7 +66,6 @@ from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save
-from .model.functions.curve import AlongCurve as AlongCurve
 from .model.functions.curve import Curve as Curve
 from .model.functions.function import AbstractFunction as AbstractFunction
 from .model.functions.piecewise import Piecewise as Piecewise

@@ -13,6 +13,7 @@ from jaxmbd.checks import check_law
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.checks import check_coordinate
 from jaxmbd.model.body.names import Name
+from jaxmbd.model.functions.curve import AlongCurve
 from jaxmbd.model.functions.function import AbstractFunction
 from jaxmbd.model.functions.piecewise import Piecewise
 from jaxmbd.user_functions import user_array
@@ -64,8 +65,11 @@ class Driver(eqx.Module):
 def check_continuous(part: str, motion: Any, prescribes: str, shape: tuple[int, ...]) -> None:
     """Raise if a prescribed position or speed of this shape jumps, which would need an infinite force.
 
-    Checked are functions that declare their switching times, each piece at the times that it shares with the next one.
+    Checked are functions that declare their switching times, each piece at the times that it shares with the next one;
+    of a motion along a curve, its arc length.
     """
+    if isinstance(motion, AlongCurve):
+        motion, shape = motion.motion, ()
     if not isinstance(motion, AbstractFunction):
         return
     least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")

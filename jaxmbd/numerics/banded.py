@@ -90,7 +90,8 @@ class BandedMatrix:
         upper[:, 0] = 1 / upper[:, 0]
 
         def times(row: Array, window: Array) -> Array:
-            return jnp.sum(row.reshape(row.shape + (1,) * (b.ndim - 1)) * window, axis=row.ndim - 1)
+            row = row.reshape(row.shape + (1,) * (b.ndim - 1))
+            return jnp.sum(row * (window if row.ndim == window.ndim else window[None]), axis=row.ndim - b.ndim)
 
         def eliminate(window: Array, of: tuple[Array, Array]) -> tuple[Array, Array]:
             step, entering = of

@@ -1,8 +1,8 @@
 """Curves in the plane and in space by their arc length: through points, or by a user's function of a parameter.
 
 A curve has a shape, which is a function of some parameter u, and its arc length at some parameters. The parameter at an
-arc length s is found by Newton's method from a cubic guess. The steps are few and fixed, and each of them doubles the
-number of derivatives that are right as it doubles that of digits, so that derivatives of any order pass through them.
+arc length s is found by a few steps of Newton's method from a cubic guess. Its derivative is that of an inverse
+function, `du = (ds − dS|_u) / |r′(u)|`, so that derivatives of any order are as cheap as those of the shape.
 """
 
 from itertools import pairwise
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Function, Point, Scalar, constant, is_concrete
+from jaxmbd.arrays import Function, Number, Point, Scalar, constant, frozen, is_concrete
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, is_one_of, shown
 from jaxmbd.model.functions.function import (
@@ -33,7 +33,8 @@ from jaxmbd.user_functions import user_array
 
 _NEWTON = 3  # steps from a guess with an error of some hundredths of a piece to rounding
 _PIECES = 32  # into which the range of a function's parameter is divided, at least
-_SEARCHED = 8  # points on each piece among which the nearest one is looked for
+_PARTS = 2  # into which the range between two points is divided, where the arc length is measured
+_SEARCHED = 4  # places on each piece among which the nearest one is looked for
 _TRIED = 0.3  # of each piece: where the parameter at an arc length is tried
 _LEAST = 1e-12  # length of a piece, in units of the whole
 _MEASURED = 1e-9  # largest error of an arc length, in units of the whole
@@ -81,7 +82,7 @@ class Curve(AbstractFunction):
     the return to the first), by default the lengths of the chords; of a function, the first and the last u, and
     others between at which its derivatives jump.
 
-    **Fields:** `breaks (k,)`, the arc lengths at the points, and `length`, that of the whole.
+    **Fields:** `breaks (k,)`, increasing arc lengths, every second one at a point; `length`, that of the whole.
 
     Differentiable with respect to s, to what a function of u holds, and to the points. Where points are traced (`jit`,
     `grad`, `vmap`), `parameter` has to be given, since the chords' lengths are not known.
@@ -92,8 +93,8 @@ class Curve(AbstractFunction):
         >>> print(circle.length.round(9), circle.curvature(0.3).round(9))
         3.141592654 2.0
         >>> path = mbd.Curve([(0, 0), (1, 0.2), (2, 0.8), (3, 0.8)], degree=3)
-        >>> print(path.nearest(jnp.array([1.0, 0.3])).round(4), path(path.breaks[2]))
-        1.0569 [2.  0.8]
+        >>> print(path.nearest(jnp.array([1.0, 0.3])).round(4), path(path.breaks[4]))
+        1.093 [2.  0.8]
     """
 
     ends_steps: ClassVar[bool] = False
@@ -135,29 +136,29 @@ class Curve(AbstractFunction):
         """The arc length of the whole [m]."""
         return self.breaks[-1]
 
-    def value(self, x: Scalar, *args: Any) -> Point:
+    def value(self, x: Number, *args: Any) -> Point:
         return _evaluated(_course, self, x)[0]
 
-    def tangent(self, s: Scalar) -> Point:
+    def tangent(self, s: Number) -> Point:
         """The unit vector along the curve, `dr/ds`."""
         return _evaluated(_course, self, s)[1]
 
-    def curvature_vector(self, s: Scalar) -> Point:
+    def curvature_vector(self, s: Number) -> Point:
         """`d²r/ds² = κ n` [1/m], toward the centre of curvature; zero where the curve is straight."""
         return _evaluated(_course, self, s)[2]
 
-    def curvature(self, s: Scalar) -> Scalar:
+    def curvature(self, s: Number) -> Scalar:
         """The curvature κ [1/m]: in the plane positive where the curve turns left, in space never negative."""
         _, tangent, bend = _evaluated(_course, self, s)
         return cross(tangent, bend) if bend.shape == (2,) else safe_norm(bend)
 
-    def normal(self, s: Scalar) -> Point:
+    def normal(self, s: Number) -> Point:
         """The unit normal: in the plane the tangent turned left; in space toward the centre of curvature, and zero
         where the curve is straight."""
         _, tangent, bend = _evaluated(_course, self, s)
         return jnp.stack([-tangent[1], tangent[0]]) if bend.shape == (2,) else direction(bend)
 
-    def frame(self, s: Scalar, up: Any = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
+    def frame(self, s: Number, up: Any = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
         """The frame at the point, with its x axis along the curve; in space, its z axis is as near to `up` as it can
         be, which must not be along the curve."""
         point, tangent, _ = _evaluated(_course, self, s)
@@ -166,7 +167,7 @@ class Curve(AbstractFunction):
         side = direction(cross(jnp.asarray(up, point.dtype), tangent))
         return SpatialFrame(point, jnp.stack([tangent, side, cross(tangent, side)], axis=1))
 
-    def nearest(self, point: Point) -> Scalar:
+    def nearest(self, point: Any) -> Scalar:
         """The arc length at which the curve is nearest to a point `[m]`: the best of many places, refined.
 
         Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
@@ -206,7 +207,7 @@ class AlongCurve(eqx.Module):
         return self.curve(user_array("AlongCurve", "motion", self.motion, t, takes="t", shape=()))
 
 
-def _point(shape: Function, u: Scalar) -> Point:
+def _point(shape: Function, u: Scalar) -> Array:
     return user_array("Curve", "shape", shape, u, takes="u").astype(u.dtype)
 
 
@@ -232,6 +233,7 @@ def _piece(breaks: Array, x: Scalar) -> Array:
     return jnp.clip(jnp.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 2)
 
 
+@eqx.filter_custom_jvp
 def _parameter_at(shape: Function, parameters: Array, breaks: Array, s: Scalar) -> Scalar:
     """The parameter at an arc length between the first break and the last."""
     k = _piece(breaks, s)
@@ -245,6 +247,18 @@ def _parameter_at(shape: Function, parameters: Array, breaks: Array, s: Scalar) 
     return u
 
 
+@_parameter_at.def_jvp
+def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
+    """Of an inverse function: `S(u) = s`, where the arc length S depends on the shape, too."""
+    shape, parameters, breaks, s = primals
+    u, k = _parameter_at(*primals), _piece(breaks, s)
+    change = jnp.zeros_like(u) if tangents[3] is None else tangents[3]
+    if jax.tree.leaves(tangents[:3]):
+        at_u = lambda shape, parameters, breaks: breaks[k] + _arc(shape, parameters[k], u)  # noqa: E731
+        change = change - eqx.filter_jvp(at_u, primals[:3], tangents[:3])[1]
+    return u, change / _speed(shape, u)
+
+
 def _measured(shape: Function, parameters: Array) -> tuple[Array, Scalar]:
     """The arc lengths at parameters, and how wrong they and the parameters between them are, in units of the whole."""
     arc = jax.vmap(lambda a, b: _arc(shape, a, b))
@@ -256,7 +270,7 @@ def _measured(shape: Function, parameters: Array) -> tuple[Array, Scalar]:
     return breaks, jnp.max(jnp.stack(wrong)) / breaks[-1]
 
 
-def _course(curve: Curve, s: Scalar) -> tuple[Point, Point, Point]:
+def _course(curve: Curve, s: Number) -> tuple[Point, Point, Point]:
     """The point at an arc length s, and its derivatives by s: the tangent and the curvature vector."""
     s, whole = jnp.asarray(s, curve.breaks.dtype), curve.breaks[-1]
     clipped = jnp.where(s < 0, 0.0, jnp.where(s > whole, whole, s))
@@ -272,35 +286,40 @@ def _course(curve: Curve, s: Scalar) -> tuple[Point, Point, Point]:
 
 
 def _nearest(curve: Curve, point: Point) -> Scalar:
-    first, last = curve.parameters[0], curve.parameters[-1]
-    starts, widths = curve.parameters[:-1], jnp.diff(curve.parameters)
-    places = jnp.append((starts[:, None] + widths[:, None] * np.arange(_SEARCHED) / _SEARCHED).ravel(), last)
-    apart = jax.vmap(lambda u: jnp.sum((_point(curve.shape, u) - point) ** 2))(places)
-    best = jnp.argmin(apart)
-    start, reach = places[best], widths[jnp.minimum(best // _SEARCHED, len(widths) - 1)] / _SEARCHED
-
-    def within(u: Scalar) -> Scalar:
-        """Of a closed curve, a parameter of the same point; of an open one, that of the end that lies before it."""
-        if curve.closed:
-            return u - (last - first) * jnp.floor((u - first) / (last - first))
-        return jnp.where(u < first, first, jnp.where(u > last, last, u))
-
-    def step(u: Scalar) -> Scalar:
-        """Newton's for `(r − p) · r′ = 0`; where that would leave a least distance, the one of Gauss."""
-        at, rate, second = _derivatives(curve.shape, within(u))
-        slope = dot(rate, rate) + dot(at - point, second)
-        u = u - dot(at - point, rate) / jnp.where(slope > 0, slope, dot(rate, rate))
-        return u if curve.closed else within(u)
-
-    u = start
-    for _ in range(_NEWTON + 1):
-        u = jnp.clip(step(u), start - reach, start + reach)
-    u = jax.lax.stop_gradient(u)
-    for _ in range(2):  # the first makes first derivatives right, the second those up to the third
-        u = step(u)
-    u = within(u)
+    u = _nearest_place(*frozen((curve, point)))
+    for _ in range(2):  # Newton's: the first makes first derivatives right, the second those up to the third
+        u = _nearer(curve, point, u)
+    u = _wrapped(curve, u)
     k = _piece(curve.parameters, u)
     return curve.breaks[k] + _arc(curve.shape, curve.parameters[k], u)
+
+
+def _nearest_place(curve: Curve, point: Point) -> Scalar:
+    """The parameter of the nearest point: the best of many places, and near it the root of `(r − p) · r′`."""
+    starts, widths, parts = curve.parameters[:-1], jnp.diff(curve.parameters), np.arange(_SEARCHED)[None] / _SEARCHED
+    places = jnp.append((starts[:, None] + widths[:, None] * parts).ravel(), curve.parameters[-1])
+    best = jnp.argmin(jax.vmap(lambda u: jnp.sum((_point(curve.shape, u) - point) ** 2))(places))
+    u = start = places[best]
+    reach = widths[jnp.minimum(best // _SEARCHED, len(widths) - 1)] / _SEARCHED
+    for _ in range(_NEWTON + 1):
+        u = jnp.clip(_nearer(curve, point, u), start - reach, start + reach)
+    return u
+
+
+def _nearer(curve: Curve, point: Point, u: Scalar) -> Scalar:
+    """A step of Newton's for `(r − p) · r′ = 0`; where that would leave a least distance, one of Gauss and Newton's."""
+    at, rate, second = _derivatives(curve.shape, _wrapped(curve, u))
+    slope = dot(rate, rate) + dot(at - point, second)
+    u = u - dot(at - point, rate) / jnp.where(slope > 0, slope, dot(rate, rate))
+    return u if curve.closed else _wrapped(curve, u)
+
+
+def _wrapped(curve: Curve, u: Scalar) -> Scalar:
+    """The parameter within its range, of a closed curve at the same point; of an open one at the end that is near."""
+    first, last = curve.parameters[0], curve.parameters[-1]
+    if curve.closed:
+        return u - (last - first) * jnp.floor((u - first) / (last - first))
+    return jnp.where(u < first, first, jnp.where(u > last, last, u))
 
 
 # Known values are evaluated by NumPy, which compiles nothing; within a law, a curve is traced once.
@@ -308,9 +327,24 @@ _ONCE = {function: trace_once(function) for function in (_measured, _course, _ne
 
 
 def _evaluated(function: Function, *arguments: Any) -> Any:
-    """A function of a curve and others; `trace_once` takes no functions that close over traced values."""
-    is_closed = all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf))
-    return (_ONCE[function] if is_closed else function)(*arguments)
+    """A function of a curve or shape, and others; what functions among them have closed over becomes arguments."""
+    if all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf)):
+        return _ONCE[function](*arguments)
+    return function(*jax.tree.map(lambda leaf: _Opened.of(leaf) if callable(leaf) else leaf, arguments))
+
+
+class _Opened(eqx.Module):
+    """A function of a parameter with the traced values that it closes over as leaves, so that rules see them."""
+
+    function: Function = eqx.field(static=True)
+    values: list[Array]
+
+    @classmethod
+    def of(cls, function: Function) -> "_Opened":
+        return cls(*jax.closure_convert(function, jnp.zeros(())))
+
+    def __call__(self, u: Scalar) -> Any:
+        return self.function(u, *self.values)
 
 
 def _check_measured(breaks: Array, error: Scalar, parameters: np.ndarray) -> None:
@@ -345,8 +379,8 @@ def _check_shape(shape: Function) -> int:
 def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndarray, int]:
     """The parameters between which a function is measured, and the lowest derivative that jumps."""
     _check_shape(shape)
-    given = as_increasing("Curve", "parameter", () if parameter is None else parameter, strict=True)
-    if len(given) < 2 or not is_concrete(given):
+    given = None if parameter is None else as_increasing("Curve", "parameter", parameter, strict=True)
+    if given is None or len(given) < 2 or not is_concrete(given):
         raise MechanismError(
             "Curve: a function needs a range of its parameter, known numbers such as parameter=(0.0, 1.0), got "
             f"{shown(parameter)}."
@@ -371,7 +405,7 @@ def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndar
 
 
 def _through(points: Any, degree: int, closed: bool, parameter: Any) -> tuple[np.ndarray, Polynomials]:
-    """The parameters of points, and the spline through them."""
+    """The parameters between which the spline through points is measured, and the spline."""
     points = as_finite("Curve", "shape", points)
     if points.ndim != 2 or points.shape[1] not in (2, 3) or len(points) < degree + 1:
         raise MechanismError(
@@ -395,7 +429,8 @@ def _through(points: Any, degree: int, closed: bool, parameter: Any) -> tuple[np
                 f"{' and one for the return to the first' if closed else ''}, got shape {given.shape}."
             )
         known = np.asarray(given, float)
-    return known, Polynomials(*spline_through(known, points, degree, closed), degree)
+    spline = Polynomials(*spline_through(known, points, degree, closed), degree)
+    return np.interp(np.arange(_PARTS * (len(known) - 1) + 1) / _PARTS, np.arange(len(known)), known), spline
 
 
 def _chords(points: np.ndarray, closed: bool) -> np.ndarray:

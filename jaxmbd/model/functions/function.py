@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.engine.binding.lookups import looked_up
 from jaxmbd.errors import MechanismError, shown
 
@@ -45,7 +45,7 @@ class AbstractFunction(eqx.Module):
     order: eqx.AbstractVar[int]
     ends_steps: ClassVar[bool] = True
 
-    def __call__(self, x: Scalar, *args: Any) -> Any:
+    def __call__(self, x: Number, *args: Any) -> Any:
         """The value at `x`."""
         if self.ends_steps:
             looked_up(x, self.breaks)

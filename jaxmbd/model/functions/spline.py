@@ -222,7 +222,7 @@ class _Samples:
         start = second[:1] - h[0] * (third[:1] + h[0] * (fourth[:1] / 2 + h[0] * fifth[:1] / 6))
         second = xp.concatenate([start, second])
         powers = [fifth / 120, fourth[:-1] / 24, third[:-1] / 6, second / 2, forward - h * second / 2, f[:-1]]
-        return xp.stack(powers, axis=1) * self.unit ** -np.arange(_DEGREE, -1.0, -1.0)
+        return xp.stack(powers, axis=1) * self.unit ** -np.arange(_DEGREE, -1.0, -1.0)[None]
 
     def cross_validated(self, values: np.ndarray) -> float:
         """The p that minimises `n Σ (y_k − f(t_k))² / (n − tr A)²`, with the matrix A from the samples to their fit.
