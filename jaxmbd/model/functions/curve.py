@@ -1,8 +1,8 @@
 """Curves in the plane and in space by their arc length: through points, or by a user's function of a parameter.
 
-A curve has a shape, which is a function of some parameter u, and its arc length at some parameters. The parameter at an
-arc length s is found by a few steps of Newton's method from a cubic guess. Its derivative is that of an inverse
-function, `du = (ds − dS|_u) / |r′(u)|`, so that derivatives of any order are as cheap as those of the shape.
+A curve has a shape, which is a function of some parameter u, and its arc length at some parameters. Between them the
+parameter at an arc length is a polynomial, computed when the curve is made: a law that follows a curve has neither
+quadrature nor iterations in it.
 """
 
 from itertools import pairwise
@@ -23,6 +23,7 @@ from jaxmbd.model.functions.function import (
     as_finite,
     as_increasing,
     as_order,
+    in_powers,
     polynomial,
 )
 from jaxmbd.model.functions.spline import spline_through
@@ -31,15 +32,18 @@ from jaxmbd.space.spatial import SpatialFrame
 from jaxmbd.space.vectors import cross, direction, dot, safe_norm
 from jaxmbd.user_functions import user_array
 
-_NEWTON = 3  # steps from a guess with an error of some hundredths of a piece to rounding
+_NEWTON = 4  # steps from a guess with an error of some hundredths of a piece to rounding
 _PIECES = 32  # into which the range of a function's parameter is divided, at least
-_PARTS = 2  # into which the range between two points is divided, where the arc length is measured
-_SEARCHED = 4  # places on each piece among which the nearest one is looked for
+_PARTS = 4  # into which the range between two points is divided, where the arc length is measured
+_SEARCHED = 2  # places on each piece among which the nearest one is looked for
 _TRIED = 0.3  # of each piece: where the parameter at an arc length is tried
 _LEAST = 1e-12  # length of a piece, in units of the whole
 _MEASURED = 1e-9  # largest error of an arc length, in units of the whole
 _JOINED = 1e-9  # largest gap between the ends of a closed curve, in units of its length; of directions, in radians
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+_NODES = (1 - np.cos(np.pi * (np.arange(6) + 0.5) / 6)) / 2  # of Chebyshev, between 0 and 1
+_TO_POWERS = np.linalg.inv(np.vander(_NODES))  # from values there to coefficients, highest power first
+_POWERS = len(_NODES) + 4  # of the polynomials of the parameter
 
 
 class Polynomials(AbstractFunction):
@@ -82,7 +86,8 @@ class Curve(AbstractFunction):
     the return to the first), by default the lengths of the chords; of a function, the first and the last u, and
     others between at which its derivatives jump.
 
-    **Fields:** `breaks (k,)`, increasing arc lengths, every second one at a point; `length`, that of the whole.
+    **Fields:** `breaks (k,)`, increasing arc lengths, every fourth one at a point; `length`, that of the whole; `shape`
+    at `parameters (k,)`, and `inverse`, polynomials of the parameter by the arc length, as they are computed.
 
     Differentiable with respect to s, to what a function of u holds, and to the points. Where points are traced (`jit`,
     `grad`, `vmap`), `parameter` has to be given, since the chords' lengths are not known.
@@ -93,7 +98,7 @@ class Curve(AbstractFunction):
         >>> print(circle.length.round(9), circle.curvature(0.3).round(9))
         3.141592654 2.0
         >>> path = mbd.Curve([(0, 0), (1, 0.2), (2, 0.8), (3, 0.8)], degree=3)
-        >>> print(path.nearest(jnp.array([1.0, 0.3])).round(4), path(path.breaks[4]))
+        >>> print(path.nearest(jnp.array([1.0, 0.3])).round(4), path(path.breaks[8]))
         1.093 [2.  0.8]
     """
 
@@ -102,6 +107,7 @@ class Curve(AbstractFunction):
     shape: Function
     parameters: Float[Array, " k"]
     breaks: Float[Array, " k"]
+    inverse: Float[Array, "pieces powers"]
     closed: bool = eqx.field(static=True)
     order: int = eqx.field(static=True)
 
@@ -117,19 +123,24 @@ class Curve(AbstractFunction):
             self.order = degree
             known, self.shape = _through(shape, degree, closed, parameter)
         self.parameters = constant(np.asarray(known, jnp.result_type(float)))
-        self.breaks, error = _evaluated(_measured, self.shape, self.parameters)
+        self.breaks, self.inverse, error = _evaluated(_measured, self.shape, self.parameters)
         _check_measured(self.breaks, error, known)
 
     def __check_init__(self) -> None:
-        """The fields of a curve that is read from a file."""
+        """The fields of a curve that is read from a file; polynomials begin at its parameters."""
         for field in ("parameters", "breaks"):
             as_increasing("Curve", field, getattr(self, field), strict=True)
-        if self.parameters.shape != self.breaks.shape or len(self.breaks) < 2:
-            raise MechanismError(
-                f"Curve: breaks are the arc lengths at parameters, at least two of them, got shapes "
-                f"{self.breaks.shape} and {self.parameters.shape}."
-            )
+        as_finite("Curve", "inverse", self.inverse)
         _check_shape(self.shape)
+        pieces, own = len(self.breaks) - 1, self.shape.breaks if isinstance(self.shape, Polynomials) else None
+        if not (pieces > 0 and self.parameters.shape == (pieces + 1,) and self.inverse.shape == (pieces, _POWERS)) or (
+            own is not None and own.shape != (pieces,)
+        ):
+            raise MechanismError(
+                f"Curve: with {pieces + 1} breaks there are as many parameters, {pieces} polynomials of its shape, and "
+                f"an inverse of shape {(pieces, _POWERS)}, got shapes {self.parameters.shape}, "
+                f"{'a function' if own is None else own.shape} and {self.inverse.shape}."
+            )
 
     @property
     def length(self) -> Scalar:
@@ -212,62 +223,69 @@ def _point(shape: Function, u: Scalar) -> Array:
 
 
 def _derivatives(shape: Function, u: Scalar) -> tuple[Point, Point, Point]:
-    """A point of a shape and its derivatives by the parameter."""
-    rate = lambda u: jax.jvp(lambda u: _point(shape, u), (u,), (jnp.ones_like(u),))  # noqa: E731
+    """A point of a shape, or of a piece of it, and its derivatives by the parameter."""
+    rate = lambda u: jax.jvp(shape, (u,), (jnp.ones_like(u),))  # noqa: E731
     (point, first), (_, second) = jax.jvp(rate, (u,), (jnp.ones_like(u),))
     return point, first, second
 
 
 def _speed(shape: Function, u: Scalar) -> Scalar:
-    return safe_norm(jax.jvp(lambda u: _point(shape, u), (u,), (jnp.ones_like(u),))[1])
+    return safe_norm(jax.jvp(shape, (u,), (jnp.ones_like(u),))[1])
 
 
-def _arc(shape: Function, start: Scalar, end: Scalar) -> Scalar:
+def _arc(shape: Function, start: Scalar | float, end: Scalar | float) -> Scalar:
     """The arc length between two parameters of one piece, by Gauss quadrature."""
-    middle, half = (start + end) / 2, (end - start) / 2
-    speeds = jax.vmap(lambda u: _speed(shape, u))(middle + half * _POINTS.astype(half.dtype))
-    return half * jnp.sum(_WEIGHTS.astype(half.dtype) * speeds)
+    middle, half = jnp.asarray((start + end) / 2), (end - start) / 2
+    speeds = jax.vmap(lambda u: _speed(shape, u))(middle + half * _POINTS.astype(middle.dtype))
+    return half * jnp.sum(_WEIGHTS.astype(middle.dtype) * speeds)
 
 
 def _piece(breaks: Array, x: Scalar) -> Array:
     return jnp.clip(jnp.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 2)
 
 
-@eqx.filter_custom_jvp
-def _parameter_at(shape: Function, parameters: Array, breaks: Array, s: Scalar) -> Scalar:
-    """The parameter at an arc length between the first break and the last."""
-    k = _piece(breaks, s)
-    start, end, whole = parameters[k], parameters[k + 1], breaks[k + 1] - breaks[k]
-    x = (s - breaks[k]) / whole
-    slopes = whole / _speed(shape, start) - (end - start), whole / _speed(shape, end) - (end - start)
-    # Hermite's cubic, by its difference from a straight line.
-    u = start + x * (end - start) + x * (1 - x) * ((1 - x) * slopes[0] - x * slopes[1])
-    for _ in range(_NEWTON):
-        u = u - (_arc(shape, start, u) - (s - breaks[k])) / _speed(shape, u)
-    return u
+def _on_piece(shape: Function, parameters: Array, k: Array) -> Function:
+    """A shape between two neighbouring parameters, as a function from 0 to 1: of polynomials, the one that holds."""
+    start, width = parameters[k], parameters[k + 1] - parameters[k]
+    if not isinstance(shape, Polynomials):
+        return lambda w: _point(shape, start + width * w)
+    coefficients = shape.coefficients[k]
+    return lambda w: in_powers(coefficients, width * w)
 
 
-@_parameter_at.def_jvp
-def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
-    """Of an inverse function: `S(u) = s`, where the arc length S depends on the shape, too."""
-    shape, parameters, breaks, s = primals
-    u, k = _parameter_at(*primals), _piece(breaks, s)
-    change = jnp.zeros_like(u) if tangents[3] is None else tangents[3]
-    if jax.tree.leaves(tangents[:3]):
-        at_u = lambda shape, parameters, breaks: breaks[k] + _arc(shape, parameters[k], u)  # noqa: E731
-        change = change - eqx.filter_jvp(at_u, primals[:3], tangents[:3])[1]
-    return u, change / _speed(shape, u)
+def _measured(shape: Function, parameters: Array) -> tuple[Array, Array, Scalar]:
+    """The arc lengths at parameters; the polynomials of parameters by arc lengths; how wrong these are, in units of the
+    whole length."""
 
+    def of_piece(k: Array) -> tuple[Scalar, Array, Scalar]:
+        piece = _on_piece(shape, parameters, k)
+        whole, halves = _arc(piece, 0.0, 1.0), _arc(piece, 0.0, 0.5) + _arc(piece, 0.5, 1.0)
+        inverse = _inverse(piece, whole)
+        missing = _arc(piece, 0.0, in_powers(inverse, jnp.asarray(_TRIED, whole.dtype))) - _TRIED * whole
+        return whole, inverse, jnp.maximum(jnp.abs(missing), jnp.abs(halves - whole))
 
-def _measured(shape: Function, parameters: Array) -> tuple[Array, Scalar]:
-    """The arc lengths at parameters, and how wrong they and the parameters between them are, in units of the whole."""
-    arc = jax.vmap(lambda a, b: _arc(shape, a, b))
-    starts, ends = parameters[:-1], parameters[1:]
-    lengths, middle = arc(starts, ends), (starts + ends) / 2
+    lengths, inverse, wrong = jax.vmap(of_piece)(np.arange(len(parameters) - 1))
     breaks = jnp.concatenate([jnp.zeros_like(lengths[:1]), jnp.cumsum(lengths)])
-    u = jax.vmap(lambda s: _parameter_at(shape, parameters, breaks, s))(breaks[:-1] + _TRIED * lengths)
-    wrong = jnp.abs(arc(starts, middle) + arc(middle, ends) - lengths), jnp.abs(arc(starts, u) - _TRIED * lengths)
-    return breaks, jnp.max(jnp.stack(wrong)) / breaks[-1]
+    return breaks, inverse, jnp.max(wrong) / breaks[-1]
+
+
+def _inverse(piece: Function, whole: Scalar) -> Float[Array, " powers"]:
+    """The coefficients of the parameter of a piece, 0 to 1, as a polynomial of the share x of its arc length.
+
+    It is Hermite's cubic with the speeds at both ends, and `x² (1 − x)² q(x)` with a polynomial q through what Newton's
+    method adds to the cubic at Chebyshev's points. So it meets that of the next piece with its slope.
+    """
+    a, b = (whole / _speed(piece, jnp.asarray(end, whole.dtype)) - 1 for end in (0.0, 1.0))
+    cubic = jnp.stack([a + b, -2 * a - b, 1 + a, jnp.zeros_like(a)])  # x + x (1 − x) ((1 − x) a − x b)
+
+    def by_newton(x: Scalar) -> Scalar:
+        w = first = in_powers(cubic, x)
+        for _ in range(_NEWTON):
+            w = w - (_arc(piece, 0.0, w) - x * whole) / _speed(piece, w)
+        return (w - first) / (x * (1 - x)) ** 2
+
+    q = jnp.sum(_TO_POWERS.astype(whole.dtype) * jax.vmap(by_newton)(_NODES.astype(whole.dtype))[None], axis=1)
+    return jnp.pad(q, (0, 4)) - 2 * jnp.pad(q, (1, 3)) + jnp.pad(q, (2, 2)) + jnp.pad(cubic, (_POWERS - 4, 0))
 
 
 def _course(curve: Curve, s: Number) -> tuple[Point, Point, Point]:
@@ -275,8 +293,9 @@ def _course(curve: Curve, s: Number) -> tuple[Point, Point, Point]:
     s, whole = jnp.asarray(s, curve.breaks.dtype), curve.breaks[-1]
     clipped = jnp.where(s < 0, 0.0, jnp.where(s > whole, whole, s))
     inside = s - whole * jnp.floor(s / whole) if curve.closed else clipped
-    u = _parameter_at(curve.shape, curve.parameters, curve.breaks, inside)
-    point, rate, second = _derivatives(curve.shape, u)
+    k = _piece(curve.breaks, inside)
+    w = in_powers(curve.inverse[k], (inside - curve.breaks[k]) / (curve.breaks[k + 1] - curve.breaks[k]))
+    point, rate, second = _derivatives(_on_piece(curve.shape, curve.parameters, k), w)
     speed = safe_norm(rate)
     tangent = rate / speed
     bend = (second - tangent * dot(tangent, second)) / speed**2
@@ -291,7 +310,8 @@ def _nearest(curve: Curve, point: Point) -> Scalar:
         u = _nearer(curve, point, u)
     u = _wrapped(curve, u)
     k = _piece(curve.parameters, u)
-    return curve.breaks[k] + _arc(curve.shape, curve.parameters[k], u)
+    w = (u - curve.parameters[k]) / (curve.parameters[k + 1] - curve.parameters[k])
+    return curve.breaks[k] + _arc(_on_piece(curve.shape, curve.parameters, k), 0.0, w)
 
 
 def _nearest_place(curve: Curve, point: Point) -> Scalar:
@@ -308,7 +328,7 @@ def _nearest_place(curve: Curve, point: Point) -> Scalar:
 
 def _nearer(curve: Curve, point: Point, u: Scalar) -> Scalar:
     """A step of Newton's for `(r − p) · r′ = 0`; where that would leave a least distance, one of Gauss and Newton's."""
-    at, rate, second = _derivatives(curve.shape, _wrapped(curve, u))
+    at, rate, second = _derivatives(lambda u: _point(curve.shape, u), _wrapped(curve, u))
     slope = dot(rate, rate) + dot(at - point, second)
     u = u - dot(at - point, rate) / jnp.where(slope > 0, slope, dot(rate, rate))
     return u if curve.closed else _wrapped(curve, u)
@@ -327,24 +347,9 @@ _ONCE = {function: trace_once(function) for function in (_measured, _course, _ne
 
 
 def _evaluated(function: Function, *arguments: Any) -> Any:
-    """A function of a curve or shape, and others; what functions among them have closed over becomes arguments."""
-    if all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf)):
-        return _ONCE[function](*arguments)
-    return function(*jax.tree.map(lambda leaf: _Opened.of(leaf) if callable(leaf) else leaf, arguments))
-
-
-class _Opened(eqx.Module):
-    """A function of a parameter with the traced values that it closes over as leaves, so that rules see them."""
-
-    function: Function = eqx.field(static=True)
-    values: list[Array]
-
-    @classmethod
-    def of(cls, function: Function) -> "_Opened":
-        return cls(*jax.closure_convert(function, jnp.zeros(())))
-
-    def __call__(self, u: Scalar) -> Any:
-        return self.function(u, *self.values)
+    """A function of a curve or shape, and others; `trace_once` takes no functions that close over traced values."""
+    is_closed = all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf))
+    return (_ONCE[function] if is_closed else function)(*arguments)
 
 
 def _check_measured(breaks: Array, error: Scalar, parameters: np.ndarray) -> None:
@@ -392,7 +397,7 @@ def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndar
     each = -(-_PIECES // (len(ends) - 1))
     inner = [np.linspace(a, b, each, endpoint=False) for a, b in pairwise(ends)]
     if closed and is_concrete(shape):
-        first, last = (_derivatives(shape, constant(x)) for x in (ends[0], ends[-1]))
+        first, last = (_derivatives(lambda u: _point(shape, u), constant(x)) for x in (ends[0], ends[-1]))
         size = np.max(np.abs(np.asarray(first[0]))) + 1e-300
         for what, a, b in (("point", first[0], last[0]), ("direction", direction(first[1]), direction(last[1]))):
             if not np.abs(np.asarray(a) - np.asarray(b)).max() <= _JOINED * max(1.0, size):
@@ -429,8 +434,8 @@ def _through(points: Any, degree: int, closed: bool, parameter: Any) -> tuple[np
                 f"{' and one for the return to the first' if closed else ''}, got shape {given.shape}."
             )
         known = np.asarray(given, float)
-    spline = Polynomials(*spline_through(known, points, degree, closed), degree)
-    return np.interp(np.arange(_PARTS * (len(known) - 1) + 1) / _PARTS, np.arange(len(known)), known), spline
+    parameters = np.interp(np.arange(_PARTS * (len(known) - 1) + 1) / _PARTS, np.arange(len(known)), known)
+    return parameters, Polynomials(*spline_through(known, points, degree, closed, parameters[:-1]), degree)
 
 
 def _chords(points: np.ndarray, closed: bool) -> np.ndarray:

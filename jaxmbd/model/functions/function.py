@@ -64,9 +64,14 @@ def polynomial(
     Before the first break and after the last one, the first and last polynomial go on.
     """
     piece = jnp.clip(jnp.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 1)
-    offset, value = x - breaks[piece], jnp.zeros_like(x)
-    for coefficient in coefficients[piece]:
-        value = value * offset + coefficient
+    return in_powers(coefficients[piece], x - breaks[piece])
+
+
+def in_powers(coefficients: Float[Array, "powers *components"], x: Scalar) -> Float[Array, "*components"]:
+    """The polynomial with these coefficients, the highest power first, by Horner's scheme."""
+    value = jnp.zeros_like(x)
+    for coefficient in coefficients:
+        value = value * x + coefficient
     return value
 
 

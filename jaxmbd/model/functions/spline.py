@@ -246,21 +246,24 @@ class _Samples:
         return float(10.0**found * self.unit**5)  # pyright: ignore
 
 
-def spline_through(ts: np.ndarray, values: Any, degree: int, closed: bool = False) -> tuple[np.ndarray, Any]:
+def spline_through(
+    ts: np.ndarray, values: Any, degree: int, closed: bool = False, breaks: np.ndarray | None = None
+) -> tuple[np.ndarray, Any]:
     """The interpolating spline of odd degree: the breaks of its polynomials, and their coefficients.
 
     **Arguments:** `ts (n,)`, increasing; `values (n, *components)`, known or traced. An open spline has no breaks next
     to its ends (*not-a-knot*), as many as samples need. A closed one is periodic: `ts (n + 1,)` ends with the period.
+    `breaks`: more of them, at which polynomials begin.
     """
     half, xp = degree // 2, np if is_concrete(values) else jnp
     if closed:
         n, period = len(ts) - 1, ts[-1] - ts[0]
         knots = np.concatenate([ts[-1 - degree : -1] - period, ts, ts[1 : degree + 1] + period])
-        breaks, places = ts[:-1], ts[:-1]
+        own, places = ts[:-1], ts[:-1]
     else:
         n = len(ts)
         knots = np.concatenate([[ts[0]] * (degree + 1), ts[half + 1 : n - half - 1], [ts[-1]] * (degree + 1)])
-        breaks, places = np.unique(knots)[:-1], ts
+        own, places = np.unique(knots)[:-1], ts
     columns, entries = _basis(places, knots, degree)
     rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)
     if closed:
@@ -272,7 +275,7 @@ def spline_through(ts: np.ndarray, values: Any, degree: int, closed: bool = Fals
         c = c[(np.arange(n + degree) - half) % n]
     else:
         c = BandedMatrix(rows.ravel(), columns.ravel(), entries.ravel(), n).solve(values)
-    powers = []
+    breaks, powers = own if breaks is None else breaks, []
     for k in range(degree + 1):
         columns, entries = _basis(breaks, knots, degree - k)
         entries = entries.reshape(*entries.shape, *(1,) * (c.ndim - 1)) / math.factorial(k)
