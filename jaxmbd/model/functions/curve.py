@@ -2,7 +2,8 @@
 
 A curve has a shape, which is a function of some parameter u, and its arc length at some parameters. Between them the
 parameter at an arc length is a polynomial, computed when the curve is made: a law that follows a curve has neither
-quadrature nor iterations in it.
+quadrature nor iterations in it. The derivative by the arc length is that of the exact inverse, `du/ds = 1/|r′(u)|`, not
+that of the polynomial, which is less accurate than its values.
 """
 
 from itertools import pairwise
@@ -41,7 +42,7 @@ _LEAST = 1e-12  # length of a piece, in units of the whole
 _MEASURED = 1e-9  # largest error of an arc length, in units of the whole
 _JOINED = 1e-9  # largest gap between the ends of a closed curve, in units of its length; of directions, in radians
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(10)
-_NODES = (1 - np.cos(np.pi * (np.arange(6) + 0.5) / 6)) / 2  # of Chebyshev, between 0 and 1
+_NODES = (1 - np.cos(np.pi * (np.arange(8) + 0.5) / 8)) / 2  # of Chebyshev, between 0 and 1
 _TO_POWERS = np.linalg.inv(np.vander(_NODES))  # from values there to coefficients, highest power first
 _POWERS = len(_NODES) + 4  # of the polynomials of the parameter
 
@@ -118,12 +119,15 @@ class Curve(AbstractFunction):
             raise MechanismError(f"Curve: degree must be 3 or 5, got {shown(degree)}.")
         self.closed = closed
         if callable(shape) and not isinstance(shape, type):
-            self.shape, (known, self.order) = shape, _of_function(shape, parameter, closed)
+            known, self.order = _of_function(shape, parameter, closed)
+            # Traced values that a function closes over become leaves of it, so that derivatives pass through the curve.
+            u = jnp.zeros(())
+            self.shape = shape if is_concrete(shape) else eqx.filter_closure_convert(shape, u)
         else:
             self.order = degree
             known, self.shape = _through(shape, degree, closed, parameter)
         self.parameters = constant(np.asarray(known, jnp.result_type(float)))
-        self.breaks, self.inverse, error = _evaluated(_measured, self.shape, self.parameters)
+        self.breaks, self.inverse, error = _measured(self.shape, self.parameters)
         _check_measured(self.breaks, error, known)
 
     def __check_init__(self) -> None:
@@ -148,31 +152,31 @@ class Curve(AbstractFunction):
         return self.breaks[-1]
 
     def value(self, x: Number, *args: Any) -> Point:
-        return _evaluated(_course, self, x)[0]
+        return _course(self, x)[0]
 
     def tangent(self, s: Number) -> Point:
         """The unit vector along the curve, `dr/ds`."""
-        return _evaluated(_course, self, s)[1]
+        return _course(self, s)[1]
 
     def curvature_vector(self, s: Number) -> Point:
         """`d²r/ds² = κ n` [1/m], toward the centre of curvature; zero where the curve is straight."""
-        return _evaluated(_course, self, s)[2]
+        return _course(self, s)[2]
 
     def curvature(self, s: Number) -> Scalar:
         """The curvature κ [1/m]: in the plane positive where the curve turns left, in space never negative."""
-        _, tangent, bend = _evaluated(_course, self, s)
+        _, tangent, bend = _course(self, s)
         return cross(tangent, bend) if bend.shape == (2,) else safe_norm(bend)
 
     def normal(self, s: Number) -> Point:
         """The unit normal: in the plane the tangent turned left; in space toward the centre of curvature, and zero
         where the curve is straight."""
-        _, tangent, bend = _evaluated(_course, self, s)
+        _, tangent, bend = _course(self, s)
         return jnp.stack([-tangent[1], tangent[0]]) if bend.shape == (2,) else direction(bend)
 
     def frame(self, s: Number, up: Any = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
         """The frame at the point, with its x axis along the curve; in space, its z axis is as near to `up` as it can
         be, which must not be along the curve."""
-        point, tangent, _ = _evaluated(_course, self, s)
+        point, tangent, _ = _course(self, s)
         if len(point) == 2:
             return Frame(point, jnp.arctan2(tangent[1], tangent[0]))
         side = direction(cross(jnp.asarray(up, point.dtype), tangent))
@@ -183,7 +187,7 @@ class Curve(AbstractFunction):
 
         Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
         """
-        return _evaluated(_nearest, self, jnp.asarray(point, self.breaks.dtype))
+        return _nearest(self, jnp.asarray(point, self.breaks.dtype))
 
     def along(self, motion: Any) -> "AlongCurve":
         """The motion of a point whose arc length `[m]` is `motion(t)`, for `ground.moving(...)`.
@@ -253,6 +257,8 @@ def _on_piece(shape: Function, parameters: Array, k: Array) -> Function:
     return lambda w: in_powers(coefficients, width * w)
 
 
+# Known values are evaluated by NumPy, which compiles nothing; within a law, a curve is traced once.
+@trace_once
 def _measured(shape: Function, parameters: Array) -> tuple[Array, Array, Scalar]:
     """The arc lengths at parameters; the polynomials of parameters by arc lengths; how wrong these are, in units of the
     whole length."""
@@ -288,13 +294,29 @@ def _inverse(piece: Function, whole: Scalar) -> Float[Array, " powers"]:
     return jnp.pad(q, (0, 4)) - 2 * jnp.pad(q, (1, 3)) + jnp.pad(q, (2, 2)) + jnp.pad(cubic, (_POWERS - 4, 0))
 
 
+@eqx.filter_custom_jvp
+def _share(inverse: Array, x: Scalar, whole: Scalar, shape: Function, parameters: Array, k: Array) -> Scalar:
+    """The parameter of a piece, 0 to 1, at a share x of its arc length, the `whole`."""
+    return in_powers(inverse, x)
+
+
+@_share.def_jvp
+def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
+    (_, x, whole, *piece), (by_inverse, by_x, *_) = primals, tangents
+    w = _share(*primals)
+    change = jnp.zeros_like(w) if by_inverse is None else in_powers(by_inverse, x)
+    return w, change if by_x is None else change + by_x * whole / _speed(_on_piece(*piece), w)
+
+
+@trace_once
 def _course(curve: Curve, s: Number) -> tuple[Point, Point, Point]:
     """The point at an arc length s, and its derivatives by s: the tangent and the curvature vector."""
     s, whole = jnp.asarray(s, curve.breaks.dtype), curve.breaks[-1]
     clipped = jnp.where(s < 0, 0.0, jnp.where(s > whole, whole, s))
     inside = s - whole * jnp.floor(s / whole) if curve.closed else clipped
     k = _piece(curve.breaks, inside)
-    w = in_powers(curve.inverse[k], (inside - curve.breaks[k]) / (curve.breaks[k + 1] - curve.breaks[k]))
+    start, whole = curve.breaks[k], curve.breaks[k + 1] - curve.breaks[k]
+    w = _share(curve.inverse[k], (inside - start) / whole, whole, curve.shape, curve.parameters, k)
     point, rate, second = _derivatives(_on_piece(curve.shape, curve.parameters, k), w)
     speed = safe_norm(rate)
     tangent = rate / speed
@@ -304,6 +326,7 @@ def _course(curve: Curve, s: Number) -> tuple[Point, Point, Point]:
     return point + (s - inside) * tangent, tangent, jnp.where(s == inside, bend, 0.0)
 
 
+@trace_once
 def _nearest(curve: Curve, point: Point) -> Scalar:
     u = _nearest_place(*frozen((curve, point)))
     for _ in range(2):  # Newton's: the first makes first derivatives right, the second those up to the third
@@ -340,16 +363,6 @@ def _wrapped(curve: Curve, u: Scalar) -> Scalar:
     if curve.closed:
         return u - (last - first) * jnp.floor((u - first) / (last - first))
     return jnp.where(u < first, first, jnp.where(u > last, last, u))
-
-
-# Known values are evaluated by NumPy, which compiles nothing; within a law, a curve is traced once.
-_ONCE = {function: trace_once(function) for function in (_measured, _course, _nearest)}
-
-
-def _evaluated(function: Function, *arguments: Any) -> Any:
-    """A function of a curve or shape, and others; `trace_once` takes no functions that close over traced values."""
-    is_closed = all(is_concrete(leaf) for leaf in jax.tree.leaves(arguments) if callable(leaf))
-    return (_ONCE[function] if is_closed else function)(*arguments)
 
 
 def _check_measured(breaks: Array, error: Scalar, parameters: np.ndarray) -> None:
