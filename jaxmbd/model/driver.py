@@ -32,7 +32,7 @@ class Driver(eqx.Module):
 
     The driving effort, a force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`. A point of a body that is to follow a curve is joined to a marker that moves along it,
-    `Revolute("follow", ground.moving(f), body.at(...))`.
+    `Revolute("follow", ground.moving(curve.along(s)), body.at(...))`.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])

@@ -41,7 +41,7 @@ class AbstractFunction(eqx.Module):
         4.0
     """
 
-    breaks: eqx.AbstractVar[Float[Array, " k"]]
+    breaks: eqx.AbstractVar[Any]  # an array (k,); where leaves of a part are looked for, the number of a leaf
     order: eqx.AbstractVar[int]
     ends_steps: ClassVar[bool] = True
 
@@ -52,7 +52,7 @@ class AbstractFunction(eqx.Module):
         return self.value(x, *args)
 
     @abc.abstractmethod
-    def value(self, x: Scalar, /, *args: Any) -> Any:
+    def value(self, x: Any, /, *args: Any) -> Any:
         """The value, which subclasses define and users get by a call."""
 
 

@@ -51,7 +51,7 @@ class Piecewise(AbstractFunction):
             )
 
     @property
-    def breaks(self) -> Any:  # an array; where leaves of a part are looked for, the number of a leaf
+    def breaks(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.times
 
     def value(self, t: Scalar, *args: Any) -> Any:
@@ -98,7 +98,7 @@ class Table(AbstractFunction):
             )
 
     @property
-    def breaks(self) -> Any:  # an array; where leaves of a part are looked for, the number of a leaf
+    def breaks(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.times
 
     def value(self, t: Scalar, *args: Any) -> Any:

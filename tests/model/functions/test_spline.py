@@ -1,6 +1,7 @@
 """Splines of samples: what they minimise, how they are differentiated, and that they take linear time and memory."""
 
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -90,7 +91,8 @@ def test_interpolating_splines_are_those_of_scipy(rng: np.random.Generator, degr
     at = np.linspace(0.0, 2.0, 201)[:-1]
     for given in (values, jnp.asarray(values)):
         breaks, coefficients = spline_through(ts, given, degree, closed)
-        found = jax.vmap(lambda t, c=(breaks, coefficients): polynomial(*map(jnp.asarray, c), t))(jnp.asarray(at))
+        of = partial(polynomial, jnp.asarray(breaks), jnp.asarray(coefficients))
+        found = jax.vmap(of)(jnp.asarray(at))
         np.testing.assert_allclose(found, exact(at), atol=1e-9 * np.abs(exact(at)).max())
     traced = jax.jit(lambda values: spline_through(ts, values, degree, closed)[1])(values)
     np.testing.assert_allclose(traced, coefficients, rtol=1e-7, atol=1e-7 * np.abs(coefficients).max())
