@@ -66,11 +66,12 @@ from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save
+from .model.functions.curve import Curve as Curve
+from .model.functions.function import AbstractFunction as AbstractFunction
+from .model.functions.piecewise import Piecewise as Piecewise
+from .model.functions.piecewise import Table as Table
+from .model.functions.spline import SmoothingSpline as SmoothingSpline
 from .model.mechanism.exact_axes import with_exact_axes as with_exact_axes
-from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
-from .model.time_functions import Piecewise as Piecewise
-from .model.time_functions import SmoothingSpline as SmoothingSpline
-from .model.time_functions import Table as Table
 from .optimal_design import Design as Design
 from .optimal_design import Limit as Limit
 from .optimal_design import Synthesis as Synthesis

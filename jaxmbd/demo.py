@@ -26,7 +26,7 @@ from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.data import double_pendulum as measured_swings
 from jaxmbd.identification import Experiment, Fit, Parameter, Positive, Prediction, fit, predict
-from jaxmbd.model.time_functions import SmoothingSpline
+from jaxmbd.model.functions.spline import SmoothingSpline
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published and not estimated: kg, kg, m, m/s²
 DRAG_POINT = (

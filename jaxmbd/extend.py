@@ -30,6 +30,7 @@ from jaxmbd.model.body.flexible import AbstractFlexibleBody as AbstractFlexibleB
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import pair as pair
+from jaxmbd.model.functions.function import AbstractFunction as AbstractFunction
 from jaxmbd.model.joint.consistency import check_tree_joint as check_tree_joint
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
@@ -44,7 +45,6 @@ from jaxmbd.model.joint.spatial import AbstractSpatialTreeJoint as AbstractSpati
 from jaxmbd.model.sensor import AbstractSensor as AbstractSensor
 from jaxmbd.model.states import AbstractOwnStates as AbstractOwnStates
 from jaxmbd.model.states import OwnState as OwnState
-from jaxmbd.model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from jaxmbd.numerics.linear_solve import LeastSquaresQR as LeastSquaresQR
 from jaxmbd.numerics.linear_solve import spd_solver as spd_solver
 from jaxmbd.parameters.places import AbstractPlace as AbstractPlace

@@ -38,7 +38,7 @@ FLOORS = {
     1: "checks docstrings printing user_functions",
     1.5: "numerics",
     2: "space",
-    3: "model.body model.states model.time_functions",
+    3: "model.body model.states model.functions",
     4: "model.joint model.force model.sensor model.driver",
     5: "model.mechanism model",
     6: "planar spatial",

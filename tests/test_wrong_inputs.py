@@ -134,6 +134,11 @@ CASES: Cases = {
         lambda: mbd.SmoothingSpline(np.arange(8.0), np.arange(8.0), np.inf),
         "SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got inf.",
     ),
+    "curve closed": (lambda: mbd.Curve(np.eye(3), closed=1), "Curve: closed must be True or False, got 1."),
+    "curve along a number": (
+        lambda: mbd.Curve(lambda u: (u, u), parameter=(0, 1)).along(1.0),
+        "AlongCurve: motion must be a function of time [s] that returns the arc length [m], got 1.0.",
+    ),
     "rotation vector ragged": (
         lambda: rotation.from_vector([(1, 2), 0, 0]),
         "rotation.from_vector: theta must be real numbers, got [(1, 2), 0, 0].",

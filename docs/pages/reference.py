@@ -41,7 +41,7 @@ HEADINGS = {
     "model.joint": "Joints",
     "model.mechanism": "Mechanisms",
     "model.sensor": "Sensors",
-    "model.time_functions": "Functions of time",
+    "model.functions": "Functions of one variable",
     "space": "Frames and solids",
     "space.solid": "Frames and solids",
 }

@@ -18,7 +18,7 @@ from jaxmbd.arrays import constant
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import apart
-from jaxmbd.model.time_functions import Table
+from jaxmbd.model.functions.piecewise import Table
 
 
 class Stack(eqx.Module):

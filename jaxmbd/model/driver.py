@@ -13,7 +13,9 @@ from jaxmbd.checks import check_law
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.checks import check_coordinate
 from jaxmbd.model.body.names import Name
-from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
+from jaxmbd.model.functions.curve import AlongCurve
+from jaxmbd.model.functions.function import AbstractFunction
+from jaxmbd.model.functions.piecewise import Piecewise
 from jaxmbd.user_functions import user_array
 
 _CONTINUOUS = 1e-6  # relative: a larger difference between two pieces of a motion is a jump
@@ -30,7 +32,7 @@ class Driver(eqx.Module):
 
     The driving effort, a force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`. A point of a body that is to follow a curve is joined to a marker that moves along it,
-    `Revolute("follow", ground.moving(f), body.at(...))`.
+    `Revolute("follow", ground.moving(curve.along(s)), body.at(...))`.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
@@ -63,9 +65,12 @@ class Driver(eqx.Module):
 def check_continuous(part: str, motion: Any, prescribes: str, shape: tuple[int, ...]) -> None:
     """Raise if a prescribed position or speed of this shape jumps, which would need an infinite force.
 
-    Checked are functions that declare their switching times, each piece at the times that it shares with the next one.
+    Checked are functions that declare their switching times, each piece at the times that it shares with the next one;
+    of a motion along a curve, its arc length.
     """
-    if not isinstance(motion, AbstractTimeFunction):
+    if isinstance(motion, AlongCurve):
+        motion, shape = motion.motion, ()
+    if not isinstance(motion, AbstractFunction):
         return
     least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")
     if motion.order < least:

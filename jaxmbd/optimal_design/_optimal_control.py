@@ -37,8 +37,8 @@ from jaxmbd.checks import (
 )
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
+from jaxmbd.model.functions.piecewise import Table
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.time_functions import Table
 from jaxmbd.optimal_design._design import Design, optimise
 from jaxmbd.optimal_design._limits import Limit, limits_of
 from jaxmbd.optimal_design._nonlinear_programme import Method

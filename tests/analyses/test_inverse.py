@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -125,41 +124,6 @@ def test_a_measured_motion(rng: np.random.Generator) -> None:
     error = np.asarray(motion.effort("motor")) - torque(ts)
     assert np.sqrt(np.mean(error[20:-20] ** 2)) < 0.02 * np.abs(torque(ts)).max()
     assert np.abs(np.diff(measured, 2)).max() / 0.005**2 * 0.24 > 20
-
-
-def test_smoothed_is_a_smoothing_spline(rng: np.random.Generator) -> None:
-    """Through the samples to sixth order; smoothing that vanishes and grows: through them, and the parabola of least
-    squares; linear in the samples, with the right gradient."""
-    ts = np.sort(np.append(rng.uniform(0.0, 1.0, 39), [0.0, 1.0]))
-    even = np.linspace(0.0, 1.0, 41)
-    through = mbd.SmoothingSpline(even, np.sin(7 * even), 0)
-    at = jnp.linspace(0.0, 1.0, 333)
-    np.testing.assert_allclose(jax.vmap(through)(at), np.sin(7 * at), atol=2e-7)
-    np.testing.assert_allclose(jax.vmap(jax.grad(jax.grad(through)))(at), -49 * np.sin(7 * at), atol=2e-2)
-    y = np.cos(3 * ts) + 0.1 * rng.standard_normal(41)
-    np.testing.assert_allclose(jax.vmap(mbd.SmoothingSpline(ts, y, 1e-18))(jnp.asarray(ts)), y, atol=1e-3)
-    flat = np.polyval(np.polyfit(ts, y, 2), ts)
-    np.testing.assert_allclose(jax.vmap(mbd.SmoothingSpline(ts, y, 1e4))(jnp.asarray(ts)), flat, atol=1e-5)
-    half = jnp.asarray(0.5)
-    slope = jax.grad(lambda y: mbd.SmoothingSpline(ts, y, 1e-6)(half))(jnp.asarray(y))
-    step = 1e-3 * np.eye(41)[20]
-    difference = (mbd.SmoothingSpline(ts, y + step, 1e-6)(half) - mbd.SmoothingSpline(ts, y - step, 1e-6)(half)) / 2e-3
-    np.testing.assert_allclose(slope[20], difference, rtol=1e-7)
-
-
-def test_smoothing_by_generalized_cross_validation(rng: np.random.Generator) -> None:
-    """The smoothing has the least score `n Σ (y_k − f(t_k))² / (n − tr A)²`, computed from the fits themselves."""
-    ts = np.sort(rng.uniform(0.0, 1.0, 40))
-    y = np.cos(9 * ts) + 0.05 * rng.standard_normal(40)
-
-    def score(p: float) -> float:
-        fitted = lambda y: jax.vmap(mbd.SmoothingSpline(ts, y, p))(jnp.asarray(ts))  # noqa: E731
-        A = np.asarray(jax.jacfwd(fitted)(jnp.asarray(y)))
-        return len(y) * float(np.sum((y - A @ y) ** 2)) / (len(y) - np.trace(A)) ** 2
-
-    found = np.log10(mbd.SmoothingSpline(ts, y).smoothing)
-    best = scipy.optimize.minimize_scalar(lambda x: score(10.0**x), bounds=(found - 1, found + 1), method="bounded")
-    assert found == pytest.approx(best.x, abs=1e-4)  # pyright: ignore
 
 
 def test_gradients_by_value() -> None:

@@ -26,10 +26,12 @@ from jaxmbd.model.force.force import (
     ScaledFunction,
     ScaledJointForce,
 )
+from jaxmbd.model.functions.curve import AlongCurve, Curve, Polynomials
+from jaxmbd.model.functions.piecewise import Piecewise, Table
+from jaxmbd.model.functions.spline import SmoothingSpline
 from jaxmbd.model.joint.shared import RackAndPinion
 from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism, Sensor
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
-from jaxmbd.model.time_functions import Piecewise, SmoothingSpline, Table
 from jaxmbd.space.solid import Solid
 from jaxmbd.space.space import AbstractFrame
 from jaxmbd.space.spatial import SpatialRate
@@ -37,9 +39,9 @@ from jaxmbd.space.spatial import SpatialRate
 SPACES: dict[str, ModuleType] = {"planar": planar, "spatial": spatial}
 
 # Classes of parts that the namespaces of both spaces lack, and those in the namespaces that are no part of a mechanism.
-_OF_TIME = (Piecewise, Table, SmoothingSpline)
+_FUNCTIONS = (Piecewise, Table, SmoothingSpline, Polynomials, Curve, AlongCurve)
 _AROUND = (ScaledForce, ScaledJointForce, ScaledFunction, FunctionWithInputs, JointForceWithInputs)
-_FURTHER = _OF_TIME + _AROUND
+_FURTHER = _FUNCTIONS + _AROUND
 _NO_PARTS = (Mechanism, GeneralizedSpeeds, Solid, AbstractFrame, SpatialRate)
 
 # The groups of parts of a mechanism, and the classes of each.
@@ -56,7 +58,7 @@ DEFAULTS = {"bodies": "Body", "drivers": "Driver"}
 # Fields that have another name than the argument of the constructor.
 _FIELDS: dict[type, dict[str, str]] = {RackAndPinion: {"pinion": "a", "rack": "b"}}
 # Classes whose constructor computes the fields of something else: both are understood, the fields are written.
-_COMPUTED = (SmoothingSpline,)
+_COMPUTED = (SmoothingSpline, Curve)
 
 REQUIRED: Any = object()  # in place of a default
 

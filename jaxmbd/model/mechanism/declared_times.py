@@ -19,11 +19,11 @@ from jaxmbd.engine.binding.tracing import is_array
 from jaxmbd.model.body.body import AbstractMovingMarker
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce
+from jaxmbd.model.functions.function import AbstractFunction
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, time_shape
-from jaxmbd.model.time_functions import AbstractTimeFunction
 
 _GROUPS = ("forces", "drivers", "joints")
 
@@ -85,23 +85,23 @@ def _of_part(sizes: Any, part: Any) -> Iterator[tuple[int, bool, Array]]:
     is_known = is_concrete([x.value for x in static if x is not None])
     find = _called_with_time if is_known else _called_with_time.__wrapped__
     places = tuple(zip((_law_order(part), _marker_order(part)), find(sizes, tree, static, types), strict=True))
-    for function in _time_functions(jax.tree.unflatten(tree, range(len(leaves)))):
-        leaf: Any = function.times  # the number of the leaf, in place of the times
+    for function in _functions(jax.tree.unflatten(tree, range(len(leaves)))):
+        leaf: Any = function.breaks  # the number of the leaf, in place of the breaks
         orders = [order for order, found in places if leaf in found]
         if orders:
             yield leaf, function.order <= max(orders), leaves[leaf]
 
 
 def _is_timed(x: Any) -> bool:
-    return isinstance(x, AbstractTimeFunction)
+    return isinstance(x, AbstractFunction) and x.ends_steps
 
 
-def _time_functions(tree: Any) -> Iterator[AbstractTimeFunction]:
-    """All functions of time in a tree, those that are pieces of others among them."""
+def _functions(tree: Any) -> Iterator[AbstractFunction]:
+    """All functions in a tree at whose breaks steps may end, those that are pieces of others among them."""
     for x in jax.tree.leaves(tree, is_leaf=_is_timed):
         if _is_timed(x):
             yield x
-            yield from _time_functions([getattr(x, field.name) for field in fields(x)])
+            yield from _functions([getattr(x, field.name) for field in fields(x)])
 
 
 def _law_order(part: Any) -> int:
