@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     kind: str
     description: Any
     arrays: list[np.ndarray]
-    like: Any
+    like: object
     results: tuple[Type, ...]
     programs: list[Program]
 

@@ -52,7 +52,7 @@ class FirstCalls:
         self.size = choice.NUMPY_MORE + instructions  # machine code takes about as much memory
         self._budget = Budget(0 if self._code is None else choice.numpy_budget(instructions))
 
-    def run(self, arrays: list[Any]) -> list[Any]:
+    def run(self, arrays: list[jax.Array]) -> list[jax.Array]:
         """The arrays of the result."""
         code = self._code
         if code is not None:

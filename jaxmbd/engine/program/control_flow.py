@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
-from jaxmbd.engine.upstream.jax_internals import called, expansion, linear_solve_operands, scan_counts
+from jaxmbd.engine.upstream.jax_internals import aval_of, called, expansion, linear_solve_operands, scan_counts
 from jaxmbd.engine.upstream.primitives import CALLS
 
 
@@ -14,7 +14,7 @@ def _call(equation: Equation, *operands: np.ndarray) -> Arrays:
 
 def _expand(equation: Equation, *operands: np.ndarray) -> Arrays:
     """A composite primitive, expanded to the primitives that define it; `searchsorted` is one since jax 0.12."""
-    return equation.interpret(expansion(equation.params, [var.aval for var in equation.source.invars]), list(operands))
+    return equation.interpret(expansion(equation.params, [*map(aval_of, equation.source.invars)]), list(operands))
 
 
 def _cond(equation: Equation, index: np.ndarray, *operands: np.ndarray) -> Arrays:
@@ -40,7 +40,7 @@ def _scan(equation: Equation, *operands: np.ndarray) -> Arrays:
         raise equation.unsupported(f" with {length} laps")
     consts, carry = list(operands[:n_consts]), list(operands[n_consts : n_consts + n_carry])
     sequences = operands[n_consts + n_carry :]
-    output_shapes = [var.aval.shape for var in equation.source.outvars[n_carry:]]
+    output_shapes = [aval_of(var).shape for var in equation.source.outvars[n_carry:]]
     order = range(length)[::-1] if params["reverse"] else range(length)
     outputs: list[Arrays] = []
     for k in order:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause
@@ -36,8 +37,8 @@ class Image(NamedTuple):
 
 
 def launched(
-    kernel: MotionKernel, operands: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct], batch: int
-) -> list[Any]:
+    kernel: MotionKernel, operands: Sequence[ArrayLike], results: Sequence[jax.ShapeDtypeStruct], batch: int
+) -> list[jax.Array]:
     """The results of a kernel, as one call for XLA."""
     ready()
     image = compiled(kernel, _architecture())
