@@ -1,10 +1,13 @@
 """A whole motion in the virtual machine, with the settings and the result of diffrax's solve."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import diffrax as dfx
-import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array
 
 from jaxmbd.arrays import frozen
 from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps
@@ -12,8 +15,9 @@ from jaxmbd.integrate.adjoint.linear_sweeps import solve
 
 
 def run_explicit(
-    steps: ExplicitSteps, theta: list[Any], y: Any, controller: Any, first: Any, t0: Any, t1: Any, ts: Any
-) -> dfx.Solution:
+    steps: ExplicitSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
+    first: Any, t0: ArrayLike, t1: ArrayLike, ts: Array | np.ndarray,
+) -> dfx.Solution:  # fmt: skip
     """The solution as diffrax returns it, for the times `ts` and the end."""
     dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
     adaptive = isinstance(controller, dfx.PIDController)
@@ -34,12 +38,12 @@ def run_explicit(
     )  # fmt: skip
 
 
-def _split(ys: Any, sizes: list[int]) -> tuple[Any, ...]:
+def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:
     ends = [sum(sizes[:k]) for k in range(1, len(sizes))]
     return tuple(jnp.split(ys, ends, axis=1))
 
 
-def _control(control: Any, order: Any, dtype: Any) -> jax.Array:
+def _control(control: dfx.PIDController, order: Any, dtype: np.dtype) -> Array:
     """The numbers of the controller, in the order of `vm.c`; its coefficients are exponents of the scaled errors."""
     p, i, d = control.pcoeff, control.icoeff, control.dcoeff
     numbers = (
