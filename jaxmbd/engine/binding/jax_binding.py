@@ -81,6 +81,8 @@ def as_program(function: Callable[..., Result], forward: bool = False) -> Callab
         operands = [_as_number(arrays[k], dtype) for k in program.used]
         likes, structure = jax.tree.flatten(results)
         values = operands
+        # Coordinates without quaternions are normalised by a copy: a call that only copies is spared for each saved
+        # time.
         if not program.is_identity:
             values = run_p.bind(*varying_alike(operands), function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
@@ -185,6 +187,8 @@ def _evaluate(*operands: Array, function: TracedFunction, batch: int) -> Sequenc
     if _is_direct(function, operands):
         program, dtype = function.program, np.dtype(function.results[0].dtype)
         assert program is not None
+        # Tables of constants are operands: a program is one for both precisions, and its key does not know their
+        # numbers.
         tables = [table.astype(dtype) for table in program.constant_tables]
         types = _abstract_eval(*map(jax.typeof, operands), function=function, batch=batch)
         results = call_program(register(program), batch, dtype, [*map(np.asarray, operands), *tables], types)
@@ -204,6 +208,7 @@ def _is_direct(function: TracedFunction, operands: Sequence[Array | np.ndarray])
 def _numpy_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     """The NumPy code of a program: a call of the virtual machine."""
     function, batch = equation.params["function"], equation.params["batch"]
+    # Without the machine the call is taken apart: its operations are NumPy code themselves.
     if vm() is None or function.program is None or not function.results:
         return at.expand(equation, _run_by_xla, operands)
     program, dtype = function.program, np.dtype(function.results[0].dtype)
@@ -226,6 +231,7 @@ def _run_by_xla(*operands: Array, function: TracedFunction, batch: int) -> Seque
         return function(*operands)
     is_batched = _is_batched(function, operands)
     pairs = zip(operands, is_batched, strict=True)
+    # An operand may have one entry for a block of instances (`_batching_rule`), which `jax.vmap` knows nothing of.
     operands = tuple(jnp.repeat(x, batch // len(x), axis=0) if batched else x for x, batched in pairs)
     axes = tuple(0 if batched else None for batched in is_batched)
     results = jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
@@ -259,6 +265,7 @@ def _lower_for_vm(context: mlir.LoweringRuleContext, *operands: Any, function: T
     tables = [table.astype(dtype) for table in program.constant_tables]
     context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
     arguments = (*operands, *map(mlir.ir_constant, tables))
+    # A key and no address is compiled in: what is stored on disk finds the program again in another process.
     lower = jax.ffi.ffi_lowering(TARGETS[dtype])
     return lower(context, *arguments, batch=np.int64(batch), key=np.int64(register(program)))
 
@@ -321,6 +328,8 @@ def _batching_rule(
     is_inner = [
         x.ndim - outer > len(like.shape) for x, outer, like in zip(moved, is_outer, function.types, strict=True)
     ]
+    # Operands without an inner axis stay as they are: broadcast, all parameters of a mechanism were copied for each of
+    # its saved times.
     moved = [_merged_axes(*each, size) for each in zip(moved, is_outer, is_inner, strict=True)]
     results = list(run_p.bind(*moved, function=function, batch=size * max(batch, 1)))
     outer, inner = _varying(function, is_outer), _varying(function, is_inner)
@@ -368,6 +377,7 @@ def _jvp_rule(
     results = run_p.bind(*primals, *nonzero, function=function.derivative(moving), batch=batch)
     if function.returns_primal:
         return results[: len(function.results)], results[len(function.results) :]
+    # Two programs, although they compute much in common: reverse mode transposes that of the tangents alone.
     return run_p.bind(*primals, function=function, batch=batch), results
 
 
@@ -382,6 +392,7 @@ def _transpose_rule(
     for k, x in zip(wanted, pulled_back, strict=True):
         shape, own = aval_of(operands[k]).shape, function.types[k].shape
         blocks = shape[0] if len(shape) > len(own) else 1
+        # An entry that serves a block of instances gets the sum of their cotangents.
         blockwise = (blocks, max(batch, 1) // blocks, *own)
         results[k] = x if x.shape == shape else jnp.sum(x.reshape(blockwise), axis=1).reshape(shape)
     return results

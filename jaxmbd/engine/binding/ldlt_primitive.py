@@ -125,6 +125,7 @@ def _factor(values: Array, *, pattern: Pattern) -> Array:
         symbolic = symbolic_ldlt(pattern)
         by = XLAArithmetic()
         return eliminate(by.put(jnp.zeros(symbolic.n_entries, values.dtype), symbolic.positions, values), symbolic, by)
+    # A few rows are written out: a call of LAPACK costs more than its work, and a batch of them one call for each.
     matrix = dense(values, pattern)
     return matrix if pattern.n <= choice.UNROLLED_ROWS else jnp.linalg.cholesky(matrix)
 

@@ -132,6 +132,7 @@ def divided(
     def call(*operands: Array) -> list[Array]:
         traced = jax.make_jaxpr(partial(compute, axes.sizes))(*operands)
         constants = [*traced.consts, *map(np.asarray, identity)]  # JAX divides no function that contains some
+        # Constants count no instances: each device has all of them.
         full = axes._replace(operands=(*axes.operands, *((),) * len(constants)))
 
         def whole(*arrays: Array) -> list[Array]:

@@ -77,6 +77,7 @@ class TracedFunction:
     def _all(self, arguments: Sequence[Value], fill: Callable[[ShapedArray], Value]) -> list[Value]:
         """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
         used = dict(zip(self.used, arguments, strict=True))
+        # Asked for once: asked at each argument, JAX lists all of them each time, which was quadratic in their number.
         in_avals: list[Any] = self.jaxpr.in_avals
         return [used[k] if k in used else fill(x) for k, x in enumerate(in_avals)]
 
@@ -113,6 +114,8 @@ class TracedFunction:
         builder = SSABuilder()
         inputs = [builder.inputs(x.shape) for x in self.types]
         try:
+            # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
+            # operations would become part of that.
             with jax.ensure_compile_time_eval():
                 outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
         except MechanismError:
@@ -157,6 +160,7 @@ class TracedFunction:
             dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
             derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            # The same object each time: JAX compares parameters of equations, and would compile for another one anew.
             self._derivatives[moving, with_primal] = derivative
         return self._derivatives[moving, with_primal]
 
@@ -300,6 +304,7 @@ def trace_once(function: Callable[..., Result]) -> Callable[..., Result]:
             if code is not None:
                 with suppress(StoppedError):  # by a user's check, whose error XLA raises
                     return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
+        # The third argument is part of JAX's key: for known values small matrices are no programs (`prefers_programs`).
         return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
 
     return call
@@ -311,6 +316,7 @@ def _known(
 ) -> tuple[NumpyCode | None, TreeDef | None]:
     """The NumPy code of a function for values that are known, which compiles nothing, and the structure of the
     results."""
+    # The last argument, the precision, is only part of the key: numbers without a type of their own take it.
     with for_known_values():
         jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
     try:

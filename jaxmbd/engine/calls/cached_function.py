@@ -41,9 +41,11 @@ def cached_on_disk(function: Callable[..., Result]) -> Callable[..., Result]:
             return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        # NumPy code and stored functions show their values to none of JAX's checks, and know one device only.
         if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(is_local, frozen(arrays))):
             with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
                 return usual(*arguments)
+        # The settings are part of the key: with others the same function becomes another jaxpr.
         flat = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing())
         ready = first_calls(flat)
         if not ready.is_closed:

@@ -73,6 +73,7 @@ def _by_xla(*arrays: Array, call: Call) -> list[Array]:
 
 def _lowered(context: mlir.LoweringRuleContext, *operands: Any, call: Call) -> Any:
     """The lowering rule: the call is compiled for the arrays of one device, as outside of meshes."""
+    # Its types say nothing of a mesh, in which JAX rejects loops that begin with numbers that are equal on all devices.
     plain = [ShapedArray(*each) for each in call.types]
     with outside_meshes():
         return mlir.lower_fun(_by_xla, multiple_results=True)(context.replace(avals_in=plain), *operands, call=call)
@@ -143,6 +144,7 @@ def _batching_rule(operands: Sequence[Array], axes: BatchedAxes, *, call: Call) 
     batched: list[int | None] = [0] * len(results)
     if isinstance(call, Pushforward):
         primals = operands[: len(call.base.types)]
+        # They share the values: those of a batch would have an axis, and so would all that is computed from them.
         if all(axis is None for axis in axes[: len(primals)]):  # of several tangents, as in `jax.jacfwd`
             values = _bind(primals, call.base)
             results[: len(values)], batched[: len(values)] = values, [None] * len(values)

@@ -175,6 +175,8 @@ class Linearization(_Derived):
     def apply(self, arrays: Arrays) -> Applied:
         """The results and residuals, their structure, and that of the linear function."""
         of_moving, given = self._moving(arrays, self.moving)
+        # The residuals are results of a call of their own, so that the values and what reverse mode needs of them are
+        # one stored function.
         _, linear, values = jax.linearize(of_moving, *given, has_aux=True)
         residuals, structure = jax.tree.flatten(linear)
         return [*values, *residuals], ([ARRAY] * len(values), [ARRAY] * len(residuals)), structure
@@ -236,6 +238,7 @@ def traced(call: Call) -> Traced:
         results, *found = call.apply(arrays)
         return results
 
+    # It runs as NumPy code first: small matrices take longer to become programs than NumPy takes with them.
     kind = nullcontext() if call.in_mesh else for_known_values()
     with registering() as programs, outside_meshes(), kind:
         trace = jax.jit(flat).trace([struct_of(x) for x in call.types])

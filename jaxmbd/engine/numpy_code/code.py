@@ -96,6 +96,7 @@ class NumpyCode:
         Raises:
             StoppedError: If the budget does not allow that.
         """
+        # In advance and at once: a lap that does not fit is not begun, and nothing is counted at each instruction.
         budget.spend(self.cost)
         values: list[Any] = [*self.constants, *arguments, *[None] * (self.count - len(self.constants) - self.arguments)]
         for function, is_control, is_single, operands, results in self._steps:

@@ -1,7 +1,8 @@
 """The primitives of JAX as functions of NumPy arrays, with the conventions of XLA.
 
 `FUNCTIONS` are called with the arrays and, as keywords, with the parameters of the equation that `PRIMITIVES` names
-(`upstream/primitives.py`), unless the translation has a rule.
+(`upstream/primitives.py`), unless the translation has a rule. Arrays without axes may be NumPy's scalars, which its
+functions return in place of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ def _minimum(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
     return np.min(x, axis=tuple(axes), initial=_limits(x.dtype)[1])
 
 
+# Where reductions start: unlike XLA's, NumPy's maximum of no numbers is an error.
 def _limits(dtype: np.dtype) -> tuple[float, float]:
     if dtype.kind == "f":
         return dtype.type(-np.inf), dtype.type(np.inf)
@@ -155,6 +157,7 @@ def _sort(*arrays: np.ndarray, dimension: int, num_keys: int) -> list[np.ndarray
 
 
 def _top_k(x: np.ndarray, *, k: int, index_dtype: str = "int32") -> list[np.ndarray]:
+    # Sorted backward and read backward, so that among equals the first comes first, as in XLA.
     order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")
     order = order[..., ::-1][..., :k]
     return [np.take_along_axis(x, order, -1), order.astype(index_dtype)]

@@ -140,6 +140,7 @@ def _svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.nda
 def _eigh(x: np.ndarray, *, lower: bool) -> list[np.ndarray]:
     def one(a: np.ndarray) -> list[np.ndarray]:
         _check_finite(a)
+        # The primitive returns the vectors first, `numpy.linalg` the values.
         return [*np.linalg.eigh(a, "L" if lower else "U")][::-1]
 
     return _each(one, lambda a: [(a.shape[-2:], a.dtype), (a.shape[-1:], np.finfo(a.dtype).dtype)], x)

@@ -119,14 +119,17 @@ class Translator:
 
     def _equation(self, equation: JaxprEqn, operands: list[int]) -> list[int]:
         name, params = equation.primitive.name, equation.params
+        # A key of random numbers is no array of NumPy, though it may be an argument that nothing reads (`run`).
         for var in (*equation.invars, *equation.outvars):
             _dtype(var.aval)
+        # Loops and branches have the effects of what is in them, which is asked when their bodies are translated.
         if equation.effects and name not in ("while", "scan", "cond"):
             raise UnsupportedError(f"{name} has effects.")
         rule = CALL_RULES.get(name) or _RULES.get(name)
         if rule is not None:
             return rule(self, equation, operands)
         if name in FUNCTIONS and is_as_known(params):
+            # Only those that rules read: others may be objects of JAX, which could not be stored.
             attributes = {key: _plain(params[key]) for key in PRIMITIVES[name]}
             if name in OF_MATRICES:
                 self._cost += math.prod(aval_of(equation.invars[0]).shape[:-2])

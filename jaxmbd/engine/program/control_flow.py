@@ -23,6 +23,7 @@ def _cond(equation: Equation, index: np.ndarray, *operands: np.ndarray) -> Array
     constant = build.values(index, int)
     if constant is not None:
         return equation.interpret(branches[min(max(int(constant), 0), len(branches) - 1)], list(operands))
+    # All branches run, also where they are not taken: operations have no effects, and what they make is not chosen.
     results = equation.interpret(branches[0], list(operands))
     for k, branch in enumerate(branches[1:], start=1):
         condition = build.apply("ge", index, build.constant(k))
@@ -36,6 +37,7 @@ def _scan(equation: Equation, *operands: np.ndarray) -> Arrays:
     params = equation.params
     length = params["length"]
     n_consts, n_carry = scan_counts(params)
+    # Each lap is written out, so the time to record and the program grow with their number.
     if length > choice.LAPS:
         raise equation.unsupported(f" with {length} laps")
     consts, carry = list(operands[:n_consts]), list(operands[n_consts : n_consts + n_carry])

@@ -21,6 +21,7 @@ def _identity(equation: Equation, *operands: np.ndarray) -> Arrays:
 def _reduced_precision(equation: Equation, x: np.ndarray) -> np.ndarray | Arrays:
     """The numbers themselves, if nothing is taken from them."""
     exponent, mantissa = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    # A program has one precision: what really loses digits is left to XLA, unless it is a constant.
     has = np.finfo(equation.dtype)
     return x if exponent >= has.nexp and mantissa >= has.nmant else equation.evaluate(x)
 

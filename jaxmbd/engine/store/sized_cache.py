@@ -46,6 +46,7 @@ class SizedCache(Generic[Result]):
             result = self._function(*arguments)  # without the lock: it may take long, and call itself
             found = _Kept(result, self._size(result), 0)
             with self._lock:
+                # Of two threads that computed it both get the first result: what was traced is compared by identity.
                 found = self._kept.setdefault(arguments, found)
                 dropped = self._over_limit(found)
             del dropped  # without the lock: what they hold may run code when it goes

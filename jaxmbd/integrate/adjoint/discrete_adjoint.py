@@ -71,6 +71,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
         settings = {name: value for name, value in arguments.items() if name not in ("args", "terms", "init_state")}
         if event is not None:
             settings["event"] = _closed_event(event, arguments)
+        # Keyword arguments of `filter_custom_jvp` must not be differentiated; what may be is in `inputs`.
         start, settings = frozen((start, settings))
         finished, end = _integrated(inputs, loop=self._loop, rows=self.rows, start=start, settings=settings)
         if event is None:
@@ -261,6 +262,7 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         dt0 = None if self.dt0 is None else self.dt0 * direction
         start, t0, t1, terms, solver = (arguments[name] for name in ("init_state", "t0", "t1", "terms", "solver"))
         order = solver.error_order(terms)
+        # diffrax has computed it from the checked times, on which the checks would then still hang.
         tnext, control = arguments["stepsize_controller"].init(
             terms, t0, t1, start.y, dt0, arguments["args"], solver.func, order
         )

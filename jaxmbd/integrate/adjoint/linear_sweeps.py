@@ -336,9 +336,11 @@ def _tangents_jvp(
         return results, call.bind(
             tangents_p, steps=steps, moving=tuple(moving[k - at.linear[0][0]] for k in by_tangent)
         )
+    # Checkpoints hold no tangents: the sweep of the tangent chain goes forward first, and records its own.
     rest, places = _schedule_only(steps, at), [*by_x, *by_tangent]
     call.add(at.of(arrays, at.linear[0]), at.linear[0]).add(at.of(arrays, rest), rest)
     call.add(at.of(changes, places), places)
+    # Among the inputs of the tangent chain the tangents follow the inputs of the chain.
     also = tuple(len(at.x) + k - at.linear[0][0] for k in by_tangent)
     both = call.bind(tangents_p, steps=steps.tangent(moving), moving=(*by_x, *also))
     return results, both[len(steps.outputs) :]
@@ -417,6 +419,7 @@ def _curvature_transpose(
     results: list[Array | None] = [None] * len(arrays)
     if unknown:
         call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, at_w), at_w)
+        # Hessians are symmetric: transposed by `δx`, curvature is curvature, along the cotangents of its results.
         call.results(cotangents).zeros(steps.outputs)
         wanted_dx = tuple(moving[k - at_dx[0]] for k in unknown)
         cotangents_dx = call.bind(curvature_p, steps=steps, wanted=wanted_dx, moving=wanted)
@@ -449,6 +452,7 @@ def _solve_jvp(
         return returned, zeros
     starts, ends, checkpoints = results[9:]
     call = _Call(batches).add([arrays[k] for k in inputs], inputs)
+    # The schedule as `packed` orders it: of the counts those of accepted steps and of saved times.
     call.results([starts, ends, results[4], results[6], checkpoints])
     call.add([changes[k] for k in moving], moving)
     return returned, [*call.bind(tangents_p, steps=steps, moving=tuple(moving)), *zeros[2:]]

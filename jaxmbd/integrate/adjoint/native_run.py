@@ -24,6 +24,7 @@ def run_explicit(
     control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
     x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
     force = bool(adaptive and controller.force_dtmin)
+    # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
     step, control = frozen((jnp.asarray(first, dtype), control))
     ys, end, t_end, count, accepted, rejected, _, outcome, engine = solve(steps, x, step, control, adaptive, force)
     sizes = [len(part) for part in y]

@@ -188,6 +188,7 @@ class MotionSteps(AbstractSteps):
     ) -> tuple[list[Array], Dense]:
         args, terms, solver = eqx.combine(jax.tree.unflatten(self._known, known), self._fixed)
         y, state = jax.tree.unflatten(self._value, value)
+        # No jump: motions with others are not recorded (`_recordable`), so a last stage serves as the next first one.
         y, _, dense, state, _ = solver.step(terms, *ends, y, args, state, False)
         return [jnp.asarray(x) for x in jax.tree.leaves((y, state))], dense
 

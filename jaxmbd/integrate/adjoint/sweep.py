@@ -85,6 +85,7 @@ class CheckpointStore(eqx.Module):
         level = self.level(last)
         start = (i >> level) << level
         recompute = (i == last) | ((i + 1) % (1 << level) == 0)
+        # Written with `pred`, not chosen afterwards: a choice between two buffers would copy all of them at each step.
         place = self.place(start)
         between = jax.tree.map(
             lambda checkpoints, rows: write_row(rows, 0, checkpoints[place], pred=recompute),  # pyright: ignore
@@ -157,6 +158,7 @@ def forward(steps: AbstractSteps, x: Sequence[Array], schedule: StepSchedule, re
     record = CheckpointStore.empty(value, schedule.starts[0], steps.rows, len(schedule.starts)) if recorded else None
     outputs, last = steps.unflat([jnp.zeros(like.shape, like.dtype) for like in steps.outputs]), None
     rows = [] if recorded else outputs.rows
+    # Only its structure is needed, and only that is computed: the carry of a loop has it before the first step.
     if outputs.last is not None and not recorded:
         ends = ends_of(steps, schedule, times, start)
         _, dense = jax.eval_shape(steps.advance, known, value, ends)
@@ -190,10 +192,12 @@ def _read(
 ) -> tuple[Array, list[Any]]:
     """Interpolate the states at those times of set `k` that lie in the step; the next time, and the saved states."""
     ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.accepted - 1
+    # Also a loop without laps is traced, in which an array without entries cannot be indexed.
     if not len(ts[0]):
         return carry.next[k], carry.rows[k]
 
     def unfinished(state: Any) -> Array:
+        # The last step takes all times that are left, whatever rounding says of its end.
         return (state[0] < saved) & ((ts[0][state[0]] <= ends[1]) | is_last)
 
     def save(state: Any) -> Any:
@@ -335,6 +339,7 @@ class BackwardSweep:
         ts = self.steps.time(self.times, 2 + k)
 
         def unfinished(carry: _TimesCarry) -> Array:
+            # As in `_read`: the first step takes all that are left.
             return (carry.left >= 0) & ((ts[0][carry.left] > ends[0]) | (i == 0))
 
         def step(carry: _TimesCarry) -> _TimesCarry:

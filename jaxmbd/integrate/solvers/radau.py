@@ -149,12 +149,14 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         integrands = _integrands(terms, step, stages, integrals, args)
         slopes = qdot, a, integrands if zdot is None else jnp.concatenate([zdot, integrands], axis=1)
         more = _start_slope_error(terms, y0, args, *frozen((step, linear, slopes, stages)))
+        # Quadratures are no unknowns: they enter no equation, and follow from the stages.
         integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
         y1 = (
             *_project(equations, t1, stages.q[-1], stages.v[-1]),
             integrals if stages.z is None else jnp.append(stages.z[-1], integrals),
         )
         valid = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
+        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
         error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), more)
         dense = {"y0": y0, "y1": y1, "slopes": jax.tree.map(lambda k: step.h * k, slopes), "more": more}
         return y1, error, dense, LastStep(step.h, a, zdot, stages.lam[-1]), dfx.RESULTS.successful

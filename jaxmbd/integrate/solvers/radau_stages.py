@@ -236,6 +236,7 @@ def solve_stages(
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
         size = _relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
+        # The rest of a geometric series with this ratio (Hairer, Wanner, §IV.8).
         error = size * ratio / jnp.maximum(1 - ratio, 1e-3)
         done = (error <= converged) | (ratio > 0.5) & (size <= stalled)
         failed = (ratio > _DIVERGED) | ~jnp.isfinite(size)
@@ -265,6 +266,7 @@ def _newton_change(
     for k, system in enumerate(systems):
         left, right = (_as_typed(x, residual.dtype, k) for x in (tableau.left[k], tableau.right[:, k]))
         part = system.solve(left @ residual.astype(left.dtype))
+        # The conjugate eigenvalue gives the conjugate, so one system serves each pair.
         total = total + (1 if k == 0 else 2) * jnp.real(right[:, None] * part[None])
     return total
 

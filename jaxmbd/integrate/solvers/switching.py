@@ -132,6 +132,7 @@ class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
             new = jax.tree.map(lambda a, b: jnp.where(truncated, a, b), old, new)
             end = jnp.where(truncated, proposed, end)
         else:
+            # Else the controller would go on from the length to which the step was cut.
             end = jnp.where(truncated, jnp.maximum(end, start + (proposed - t0)), end)
             # A truncated step is no sign of vanishing steps.
             result = dfx.RESULTS.where(truncated, dfx.RESULTS.successful, result)

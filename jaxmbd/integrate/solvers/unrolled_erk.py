@@ -195,6 +195,7 @@ def _first_stage(
         return terms.vf(t0, y0, args)
     if made_jump is False:
         return last_stage
+    # One condition for all instances of a batch: one for each would evaluate both sides for all of them.
     return jax.lax.cond(any_instance(made_jump), lambda: terms.vf(t0, y0, args), lambda: last_stage)
 
 
@@ -205,6 +206,7 @@ def _step(
     """The state at the end of a step, the arguments of its dense output, and the next first stage, or None."""
     control, y, slopes = terms.contr(t0, t1), y0, [first]
     for row, node in zip(tableau.a_lower, tableau.c, strict=True):
+        # The end itself: `t₀ + (t₁ − t₀)` may by rounding lie behind it, and a force may switch there.
         t = t1 if node == 1 else t0 + float(node) * (t1 - t0)
         y = _advanced(y0, control, row, slopes)
         slopes.append(terms.vf(t, y, args))

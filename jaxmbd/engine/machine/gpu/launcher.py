@@ -44,6 +44,7 @@ def launched(
     image = compiled(kernel, _architecture())
     memory = jax.ShapeDtypeStruct((max(image.uniform, 1),), kernel.dtype)
     call = jax.ffi.ffi_call(TARGET, [*results, memory])
+    # The machine code is an attribute of the call, so that it is stored with the compiled function.
     numbers = {"key": np.int64(image.key), "batch": np.int64(batch), "block": np.int64(BLOCK)}
     return list(call(*(jnp.asarray(x) for x in operands), image=image.code, **numbers))[:-1]
 
