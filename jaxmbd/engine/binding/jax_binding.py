@@ -226,7 +226,7 @@ def _jitted_call(function: TracedFunction, batch: int) -> Callable[..., list[Arr
     return jax.jit(partial(run_p.bind, function=function, batch=batch))
 
 
-def _run_by_xla(*operands: Array, function: TracedFunction, batch: int) -> Sequence[Array]:
+def _run_by_xla(*operands: Array | np.ndarray, function: TracedFunction, batch: int) -> Sequence[Array]:
     if not batch:
         return function(*operands)
     is_batched = _is_batched(function, operands)

@@ -19,6 +19,7 @@ _SAME = ("broadcast_in_dim", "copy", "pvary", "reshape", "squeeze", "stop_gradie
 _FIRST = -1  # the label of the first argument; those of the others are numbers from 0 on
 
 Labels = Sequence[int | None]
+Shaped = ArrayLike | jax.ShapeDtypeStruct
 
 
 _NAME = "jaxmbd_lookup"  # of the equation that says that a table is looked up
@@ -38,7 +39,7 @@ def looked_up(x: ArrayLike, table: ArrayLike) -> None:
         _equation(x, table)
 
 
-def looked_up_at_first(function: Callable[..., object], first: ArrayLike, *others: ArrayLike) -> frozenset[int]:
+def looked_up_at_first(function: Callable[..., object], first: Shaped, *others: Shaped) -> frozenset[int]:
     """The arrays among `others` that a function looks up at `first` itself, by their numbers; traced on shapes only."""
     jaxpr = jax.make_jaxpr(function)(first, *others).jaxpr
     found: set[int] = set()

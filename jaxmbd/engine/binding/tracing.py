@@ -338,15 +338,11 @@ def known_by_numpy(function: Callable[..., Result]) -> Callable[..., Result]:
         # Numbers become arrays, of the type of the others: each value of a number would be traced anew.
         types = [x.dtype for x in (*arguments, *named.values()) if is_array(x)]
         dtype = jnp.result_type(float, *(x for x in types if jnp.issubdtype(x, jnp.floating)))
-        as_array = lambda x: constant(np.asarray(x, dtype)) if _is_number(x) else x  # noqa: E731
+        as_array = lambda x: constant(np.asarray(x, dtype)) if isinstance(x, float | int | np.generic) else x  # noqa: E731
         arguments, named = tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()}
         return (once if is_concrete(arguments, named) else plain)(arguments, named)
 
     return call
-
-
-def _is_number(x: object) -> bool:
-    return isinstance(x, float | int | np.generic)
 
 
 class _ByIdentity:

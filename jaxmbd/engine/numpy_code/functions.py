@@ -19,10 +19,6 @@ from jaxmbd.engine.program.shapes import SHAPES
 from jaxmbd.engine.upstream.primitives import SCATTERS
 
 
-def _sign(x: np.ndarray) -> np.ndarray:
-    return np.where(x == 0, x, np.sign(x))
-
-
 def _round(x: np.ndarray, *, rounding_method: str) -> np.ndarray:
     if rounding_method == "TO_NEAREST_EVEN":
         return np.rint(x)
@@ -65,10 +61,6 @@ def _polynomial(x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
     return result
 
 
-def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.power(x, y.astype(x.dtype))
-
-
 def _select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
     if which.dtype == np.bool_:
         return np.where(which, cases[-1], cases[0])
@@ -89,14 +81,6 @@ def _convert(x: np.ndarray, *, new_dtype: str) -> np.ndarray:
         whole = np.where(low | high | np.isnan(x), np.zeros_like(x), x).astype(dtype)
         return np.where(low, np.array(limits.min, dtype), np.where(high, np.array(limits.max, dtype), whole))
     return x.astype(dtype)
-
-
-def _sum(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
-    return np.sum(x, axis=tuple(axes), dtype=x.dtype)
-
-
-def _product(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
-    return np.prod(x, axis=tuple(axes), dtype=x.dtype)
 
 
 def _maximum(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
@@ -228,7 +212,8 @@ _ELEMENTWISE: dict[str, Operation] = {
     "shift_right_arithmetic": _shift(np.right_shift, True, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
     "rsqrt": lambda x: np.divide(np.ones((), x.dtype), np.sqrt(x)),
     "one_minus_square": lambda x: 1 - x * x, "polynomial": _polynomial,
-    "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)), "pow": lambda x, y: np.power(x, y.astype(x.dtype)),
+    "div": _divide, "rem": _remainder, "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "copy": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
 }  # fmt: skip
@@ -236,7 +221,9 @@ _ELEMENTWISE: dict[str, Operation] = {
 FUNCTIONS: dict[str, Operation] = {
     **_ELEMENTWISE, **SHAPES, **MATRIX_FUNCTIONS, **{name: scatter(name) for name in SCATTERS},
     "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
-    "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
+    "reduce_sum": lambda x, *, axes: np.sum(x, axis=tuple(axes), dtype=x.dtype),
+    "reduce_prod": lambda x, *, axes: np.prod(x, axis=tuple(axes), dtype=x.dtype),
+    "reduce_max": _maximum, "reduce_min": _minimum,
     "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),
     "reduce_xor": _bitwise(np.bitwise_xor),
     "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),

@@ -1,7 +1,8 @@
 """Motions whose time loop runs in the virtual machine: a right-hand side that is a program, and an explicit method.
 
-`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself and the sweeps for its first derivatives
-are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over that chain.
+`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself (`run_explicit`) and the sweeps for its
+first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX
+over that chain.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -27,6 +28,7 @@ from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
+from jaxmbd.integrate.adjoint.linear_sweeps import solve
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
     TIME,
@@ -425,3 +427,44 @@ class ExplicitSteps(AbstractSteps):
 
     def _last(self) -> list[_Sweep]:
         return [sweep._replace(condition=self._condition) for sweep in self.programs[1:] if sweep is not None]
+
+
+def run_explicit(
+    steps: ExplicitSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
+    first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
+) -> dfx.Solution:  # fmt: skip
+    """The solution as diffrax returns it, for the times `ts` and the end."""
+    dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
+    adaptive = isinstance(controller, dfx.PIDController)
+    control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
+    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
+    force = bool(adaptive and controller.force_dtmin)
+    # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
+    step, control = frozen((jnp.asarray(first, dtype), control))
+    ys, end, t_end, count, accepted, rejected, _, outcome, engine = solve(steps, x, step, control, adaptive, force)
+    sizes = [len(part) for part in y]
+    result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
+    result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
+    counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
+    stats = {name: x.astype(int) for name, x in counts.items()}
+    stats |= {"max_steps": steps.max_steps, "engine": engine, "operations": steps.operations}
+    return dfx.Solution(
+        t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
+        stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
+    )  # fmt: skip
+
+
+def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:
+    ends = [sum(sizes[:k]) for k in range(1, len(sizes))]
+    return tuple(jnp.split(ys, ends, axis=1))
+
+
+def _control(control: dfx.PIDController, order: Any, dtype: np.dtype) -> Array:
+    """The numbers of the controller, in the order of `vm.c`; its coefficients are exponents of the scaled errors."""
+    p, i, d = control.pcoeff, control.icoeff, control.dcoeff
+    numbers = (
+        control.rtol, control.atol, 0.0 if control.dtmin is None else control.dtmin,
+        jnp.inf if control.dtmax is None else control.dtmax, control.factormin, control.factormax, control.safety,
+        (i + p + d) / order, -(p + 2 * d) / order, d / order,
+    )  # fmt: skip
+    return jnp.stack([jnp.asarray(x, dtype) for x in numbers])

@@ -104,16 +104,12 @@ def _cotangents(*arrays: Array, steps: AbstractSteps, wanted: tuple[int, ...]) -
 
 
 def _curvature(*arrays: Array, steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...]) -> list[Array]:
-    full, (x, run, w, dx, dw) = steps.tangent(moving), _parts_of_curvature(steps, moving, arrays)
+    full, at = steps.tangent(moving), Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
+    x, run, w, dx, dw = (at.of(arrays, places) for places in (at.x, at.run, *at.linear))
     schedule, _ = _unpacked(steps, run)
     x = [*x, *dx]
     record = forward(full, x, schedule, recorded=True)
     return BackwardSweep(full, x, schedule, record, wanted).run([*dw, *w])
-
-
-def _parts_of_curvature(steps: AbstractSteps, moving: tuple[int, ...], arrays: Sequence[Entry]) -> list[list[Entry]]:
-    at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
-    return [at.of(arrays, places) for places in (at.x, at.run, *at.linear)]
 
 
 def _types_of_inputs(steps: AbstractSteps, wanted: tuple[int, ...], **_: object) -> list[ArrayType]:

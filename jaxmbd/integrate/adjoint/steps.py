@@ -159,7 +159,8 @@ class MotionSteps(AbstractSteps):
         value, known, times = _partition(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
-        self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _static_part(known)
+        arrays, self._fixed = eqx.partition(known, eqx.is_array)
+        self._known = jax.tree.structure(arrays)
         parts = InputParts(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
         self.parts, self.rows, self.components, self.sets = parts, rows, 1, len(ts)
         self.types = (*parts.value, *parts.known, *parts.times)
@@ -317,10 +318,6 @@ def is_inexact(like: Array | ArrayType) -> bool:
 
 def _inexact(tree: PyTree) -> PyTree:
     return eqx.filter(tree, eqx.is_inexact_array)
-
-
-def _static_part(tree: PyTree) -> PyTree:
-    return eqx.filter(tree, eqx.is_array, inverse=True)
 
 
 def _types(arrays: Sequence[Array]) -> Types:
