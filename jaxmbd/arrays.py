@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 Scalar: TypeAlias = Float[Array, ""]
 Point: TypeAlias = Float[Array, " dim"]
 Number: TypeAlias = float | int | np.ndarray | Array
+Flag: TypeAlias = bool | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]
 
 _FLOAT = np.dtype(float)

@@ -14,8 +14,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
 from jaxmbd.engine import choice
-from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps
-from jaxmbd.integrate.adjoint.native_run import run_explicit
+from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps, run_explicit
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled

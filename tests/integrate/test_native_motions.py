@@ -18,7 +18,6 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
-from jaxmbd.integrate.adjoint.native_run import run_explicit
 from tests.marks import slow_but
 from tests.numeric import differences
 
@@ -256,7 +255,7 @@ def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
         condition=is_walled,
     )  # fmt: skip
     assert found is not None
-    run = run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
+    run = explicit_steps.run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
     return run.ys[1][0][0, 0]  # pyright: ignore
 
 
@@ -298,7 +297,7 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
     control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)
     found = explicit_steps.explicit_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
     assert found is not None
-    run = run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
+    run = explicit_steps.run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
     return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
 
 

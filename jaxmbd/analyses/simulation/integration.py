@@ -31,8 +31,7 @@ from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_i
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.explicit_steps import Engine, ExplicitSteps, explicit_steps
-from jaxmbd.integrate.adjoint.native_run import run_explicit
+from jaxmbd.integrate.adjoint.explicit_steps import Engine, ExplicitSteps, explicit_steps, run_explicit
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,

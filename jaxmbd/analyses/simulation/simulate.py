@@ -113,8 +113,8 @@ def simulate(
     rows = initial_row_selection(model, ts, state.q)
     with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
         fields, start, end = integrate(model, rows, formulation, state, ts, settled)
-    # Inside another trace the times may be returned unchanged, as a NumPy array.
-    solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields | {"ts": jnp.asarray(fields["ts"])})
+    fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace they may be returned as NumPy's, as given
+    solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields)
     if known and throw:
         _raise_if_failed(frozen(solution), frozen(start), frozen(end))
     elif known:

@@ -6,16 +6,17 @@ the virtual machine.
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.mesh import BatchAxes, divided, in_mesh_of, placed_by_xla, varying_alike
@@ -33,8 +34,15 @@ from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import (
+    BatchedAxes,
+    JaxprEqn,
+    Operand,
     Primitive,
+    ShapedArray,
+    Tangent,
+    TreeDef,
     ad,
+    aval_of,
     batching,
     default_platform,
     divide,
@@ -43,11 +51,14 @@ from jaxmbd.engine.upstream.jax_internals import (
     partial_eval,
 )
 
+Result = TypeVar("Result")
+Types: TypeAlias = tuple[tuple[tuple[int, ...], np.dtype], ...]  # shape and dtype of arrays
+
 run_p = Primitive("jaxmbd_program")
 run_p.multiple_results = True
 
 
-def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[..., Any]:
+def as_program(function: Callable[..., Result], forward: bool = False) -> Callable[..., Result]:
     """Wrap a function so that it runs as a program, on a CPU and if all of it is arithmetic; else XLA runs it, jitted.
 
     Arguments and results are pytrees; arrays that the function closes over must be arguments. In both cases it is
@@ -59,7 +70,7 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
     """
 
     @placed_by_xla
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Result:
         leaves, tree = jax.tree.flatten(arguments)
         entry = _look_up(function, leaves, tree, forward)
         if entry is None:
@@ -70,6 +81,8 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
         operands = [_as_number(arrays[k], dtype) for k in program.used]
         likes, structure = jax.tree.flatten(results)
         values = operands
+        # Coordinates without quaternions are normalised by a copy: a call that only copies is spared for each saved
+        # time.
         if not program.is_identity:
             values = run_p.bind(*varying_alike(operands), function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
@@ -78,7 +91,7 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
     return call
 
 
-def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
+def is_program(function: Callable[..., object], *arguments: object, forward: bool = False) -> bool:
     """Return True if `as_program(function, forward)` runs a program for these arguments.
 
     >>> mbd.extend.is_program(jnp.linalg.svd, jnp.eye(2))  # no arithmetic of known size
@@ -97,7 +110,7 @@ def prefers_programs() -> bool:
 
 
 def _look_up(
-    function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool
+    function: Callable[..., object], leaves: list[object], tree: TreeDef, forward: bool
 ) -> tuple[TracedFunction, Any] | None:
     if default_platform() != "cpu" or vm() is None:
         return None
@@ -106,31 +119,31 @@ def _look_up(
     return _program_of(function, tree, is_dynamic, static, _types_of(_arrays(leaves)), forward)
 
 
-def _arrays(leaves: list[Any]) -> list[Any]:
+def _arrays(leaves: list[object]) -> list[Array]:
     return [leaf for leaf in leaves if is_array(leaf)]
 
 
-def _types_of(arrays: list[Any]) -> tuple[Any, ...]:
+def _types_of(arrays: list[Array]) -> Types:
     return tuple((x.shape, x.dtype) for x in arrays)
 
 
-def _as_number(x: Any, dtype: Any) -> Any:
+def _as_number(x: Array, dtype: np.dtype) -> Array:
     """Convert booleans to numbers: a program has one type of value."""
     return x.astype(dtype) if x.dtype == np.bool_ else x
 
 
-def _float_dtype(types: Any) -> Any:
+def _float_dtype(types: Types) -> np.dtype:
     """The dtype of the first floating-point array; JAX's default if there is none."""
     return next((dtype for _, dtype in types if jnp.issubdtype(dtype, np.floating)), jnp.result_type(float))
 
 
 @sized_cache(EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found[0].jaxpr))
 def _program_of(
-    function: Callable[..., Any],
-    tree: Any,
+    function: Callable[..., object],
+    tree: TreeDef,
     is_dynamic: tuple[bool, ...],
-    static: tuple[Any, ...],
-    types: Any,
+    static: tuple[object, ...],
+    types: Types,
     forward: bool,
 ) -> tuple[TracedFunction, Any] | None:
     """Trace the function of the arrays among the leaves; also return the types of its results.
@@ -139,7 +152,7 @@ def _program_of(
     """
     dtype, result_types = _float_dtype(types), None
 
-    def flat(*operands: Any) -> Any:
+    def flat(*operands: Array) -> list[Array]:
         nonlocal result_types
         arrays = iter(x != 0 if kind == np.bool_ else x for x, (_, kind) in zip(operands, types, strict=True))
         leaves = [next(arrays) if dynamic else leaf for dynamic, leaf in zip(is_dynamic, static, strict=True)]
@@ -152,7 +165,7 @@ def _program_of(
     return None if traced_function.program is None else (traced_function, result_types)
 
 
-def _is_batched(function: TracedFunction, operands: Any) -> list[bool]:
+def _is_batched(function: TracedFunction, operands: Sequence[Any]) -> list[bool]:
     """For each operand, True if it has a batch axis."""
     return [np.ndim(x) > len(like.shape) for x, like in zip(operands, function.types, strict=True)]
 
@@ -163,17 +176,19 @@ def _varying(function: TracedFunction, is_batched: list[bool]) -> list[bool]:
 
 
 @run_p.def_abstract_eval
-def _abstract_eval(*operands: Any, function: TracedFunction, batch: int) -> Any:
+def _abstract_eval(*operands: ShapedArray, function: TracedFunction, batch: int) -> list[ShapedArray]:
     varying = _varying(function, _is_batched(function, operands))
     shapes = [(batch, *x.shape) if varies else x.shape for x, varies in zip(function.results, varying, strict=True)]
     return [in_mesh_of(operands, x.update(shape=shape)) for x, shape in zip(function.results, shapes, strict=True)]
 
 
 @run_p.def_impl
-def _evaluate(*operands: Any, function: TracedFunction, batch: int) -> Any:
+def _evaluate(*operands: Array, function: TracedFunction, batch: int) -> Sequence[Array]:
     if _is_direct(function, operands):
         program, dtype = function.program, np.dtype(function.results[0].dtype)
         assert program is not None
+        # Tables of constants are operands: a program is one for both precisions, and its key does not know their
+        # numbers.
         tables = [table.astype(dtype) for table in program.constant_tables]
         types = _abstract_eval(*map(jax.typeof, operands), function=function, batch=batch)
         results = call_program(register(program), batch, dtype, [*map(np.asarray, operands), *tables], types)
@@ -182,7 +197,7 @@ def _evaluate(*operands: Any, function: TracedFunction, batch: int) -> Any:
         return _jitted_call(function, batch)(*operands)
 
 
-def _is_direct(function: TracedFunction, operands: Any) -> bool:
+def _is_direct(function: TracedFunction, operands: Sequence[Array | np.ndarray]) -> bool:
     """True if the virtual machine can run a program at once: on a CPU, with whole arrays of one device."""
     if default_platform() != "cpu" or vm() is None or function.program is None or not function.results:
         return False
@@ -190,14 +205,15 @@ def _is_direct(function: TracedFunction, operands: Any) -> bool:
     return all(not isinstance(x, jax.Array) or (is_concrete(x) and x.devices() == {device}) for x in operands)
 
 
-def _numpy_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _numpy_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     """The NumPy code of a program: a call of the virtual machine."""
     function, batch = equation.params["function"], equation.params["batch"]
+    # Without the machine the call is taken apart: its operations are NumPy code themselves.
     if vm() is None or function.program is None or not function.results:
         return at.expand(equation, _run_by_xla, operands)
     program, dtype = function.program, np.dtype(function.results[0].dtype)
     tables = [at.constant(table.astype(dtype)) for table in program.constant_tables]
-    results = [[list(x.aval.shape), x.aval.dtype.name] for x in equation.outvars]
+    results = [[list(x.shape), x.dtype.name] for x in map(aval_of, equation.outvars)]
     settings = {"key": register(program), "batch": batch, "dtype": dtype.name, "results": results}
     return at.emit("program", [*operands, *tables], len(results), **settings)
 
@@ -206,22 +222,23 @@ CALL_RULES["jaxmbd_program"] = _numpy_rule
 
 
 @lru_cache(maxsize=256)
-def _jitted_call(function: TracedFunction, batch: int) -> Callable[..., Any]:
+def _jitted_call(function: TracedFunction, batch: int) -> Callable[..., list[Array]]:
     return jax.jit(partial(run_p.bind, function=function, batch=batch))
 
 
-def _run_by_xla(*operands: Any, function: TracedFunction, batch: int) -> Any:
+def _run_by_xla(*operands: Array | np.ndarray, function: TracedFunction, batch: int) -> Sequence[Array]:
     if not batch:
         return function(*operands)
     is_batched = _is_batched(function, operands)
     pairs = zip(operands, is_batched, strict=True)
+    # An operand may have one entry for a block of instances (`_batching_rule`), which `jax.vmap` knows nothing of.
     operands = tuple(jnp.repeat(x, batch // len(x), axis=0) if batched else x for x, batched in pairs)
     axes = tuple(0 if batched else None for batched in is_batched)
     results = jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
     return [x if varies else x[0] for x, varies in zip(results, _varying(function, is_batched), strict=True)]
 
 
-def _divided(*operands: Any, function: TracedFunction, batch: int) -> list[Any]:
+def _divided(*operands: Array, function: TracedFunction, batch: int) -> list[Array]:
     """The same call, divided among devices: blocks of instances are written out, since they may be on several."""
     is_batched = _is_batched(function, operands)
     pairs = zip(operands, is_batched, strict=True)
@@ -230,7 +247,7 @@ def _divided(*operands: Any, function: TracedFunction, batch: int) -> list[Any]:
         tuple((0,) if batched else () for batched in each) for each in (is_batched, _varying(function, is_batched))
     )
 
-    def part(sizes: tuple[int], *arrays: Any) -> list[Any]:
+    def part(sizes: tuple[int], *arrays: Array) -> list[Array]:
         return run_p.bind(*arrays, function=function, batch=sizes[0])
 
     assert function.program is not None
@@ -238,7 +255,7 @@ def _divided(*operands: Any, function: TracedFunction, batch: int) -> list[Any]:
     return divided(part, axes, [np.array([key], np.uint64).view(np.int32)])(*operands)
 
 
-def _lower_for_vm(context: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
+def _lower_for_vm(context: mlir.LoweringRuleContext, *operands: Any, function: TracedFunction, batch: int) -> Any:
     in_jax = _run_by_xla if vm() is None or function.program is None else None
     in_jax = _divided if in_jax is None and batch and is_partitioned(context) else in_jax
     if in_jax is not None:
@@ -248,6 +265,7 @@ def _lower_for_vm(context: Any, *operands: Any, function: TracedFunction, batch:
     tables = [table.astype(dtype) for table in program.constant_tables]
     context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
     arguments = (*operands, *map(mlir.ir_constant, tables))
+    # A key and no address is compiled in: what is stored on disk finds the program again in another process.
     lower = jax.ffi.ffi_lowering(TARGETS[dtype])
     return lower(context, *arguments, batch=np.int64(batch), key=np.int64(register(program)))
 
@@ -294,7 +312,9 @@ mlir.register_lowering(run_p, mlir.lower_fun(_run_by_xla, multiple_results=True)
 mlir.register_lowering(run_p, _lower_for_vm, platform="cpu")
 
 
-def _batching_rule(operands: Any, axes: Any, *, function: TracedFunction, batch: int) -> Any:
+def _batching_rule(
+    operands: Sequence[Array], axes: BatchedAxes, *, function: TracedFunction, batch: int
+) -> tuple[list[Array], BatchedAxes]:
     """The batching rule: the new, outer batch axis is merged with the inner one that the primitive already has.
 
     An operand of the primitive has no batch axis, or one of the size of the batch, or one of a divisor of it: then each
@@ -308,6 +328,8 @@ def _batching_rule(operands: Any, axes: Any, *, function: TracedFunction, batch:
     is_inner = [
         x.ndim - outer > len(like.shape) for x, outer, like in zip(moved, is_outer, function.types, strict=True)
     ]
+    # Operands without an inner axis stay as they are: broadcast, all parameters of a mechanism were copied for each of
+    # its saved times.
     moved = [_merged_axes(*each, size) for each in zip(moved, is_outer, is_inner, strict=True)]
     results = list(run_p.bind(*moved, function=function, batch=size * max(batch, 1)))
     outer, inner = _varying(function, is_outer), _varying(function, is_inner)
@@ -318,7 +340,9 @@ def _batching_rule(operands: Any, axes: Any, *, function: TracedFunction, batch:
     return results, [0 if varies else None for varies in outer]
 
 
-def _of_empty_batch(operands: Any, axes: Any, function: TracedFunction, batch: int) -> Any:
+def _of_empty_batch(
+    operands: Sequence[Array], axes: BatchedAxes, function: TracedFunction, batch: int
+) -> tuple[list[Array], BatchedAxes]:
     """The results for a batch of size zero: empty, except for those that do not vary.
 
     So the primitive never sees an empty batch, and its parameter `batch = 0` always means that there is no batch axis.
@@ -334,7 +358,7 @@ def _of_empty_batch(operands: Any, axes: Any, function: TracedFunction, batch: i
     return empty, [0 if varies else None for varies in outer]
 
 
-def _merged_axes(x: Any, is_outer: bool, is_inner: bool, size: int) -> Any:
+def _merged_axes(x: Array, is_outer: bool, is_inner: bool, size: int) -> Array:
     """An operand with its outer and inner batch axes merged to one; one that has no inner axis varies over blocks."""
     if not is_inner:
         return x
@@ -345,24 +369,30 @@ def _merged_axes(x: Any, is_outer: bool, is_inner: bool, size: int) -> Any:
 batching.primitive_batchers[run_p] = _batching_rule
 
 
-def _jvp_rule(primals: Any, tangents: Any, *, function: TracedFunction, batch: int) -> Any:
+def _jvp_rule(
+    primals: Sequence[Array], tangents: Sequence[Tangent], *, function: TracedFunction, batch: int
+) -> tuple[Sequence[Array], Sequence[Array]]:
     moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
     nonzero = [tangents[k] for k in moving]
     results = run_p.bind(*primals, *nonzero, function=function.derivative(moving), batch=batch)
     if function.returns_primal:
         return results[: len(function.results)], results[len(function.results) :]
+    # Two programs, although they compute much in common: reverse mode transposes that of the tangents alone.
     return run_p.bind(*primals, function=function, batch=batch), results
 
 
-def _transpose_rule(cotangents: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
+def _transpose_rule(
+    cotangents: Sequence[Tangent], *operands: Operand, function: TracedFunction, batch: int
+) -> list[Array | None]:
     wanted = tuple(k for k, x in enumerate(operands) if ad.is_undefined_primal(x))
     residuals = [x for k, x in enumerate(operands) if k not in wanted]
     instantiated = [ad.instantiate_zeros(x) for x in cotangents]
     pulled_back = run_p.bind(*residuals, *instantiated, function=function.transpose(wanted), batch=batch)
-    results: list[Any] = [None] * len(operands)
+    results: list[Array | None] = [None] * len(operands)
     for k, x in zip(wanted, pulled_back, strict=True):
-        shape, own = operands[k].aval.shape, function.types[k].shape
+        shape, own = aval_of(operands[k]).shape, function.types[k].shape
         blocks = shape[0] if len(shape) > len(own) else 1
+        # An entry that serves a block of instances gets the sum of their cotangents.
         blockwise = (blocks, max(batch, 1) // blocks, *own)
         results[k] = x if x.shape == shape else jnp.sum(x.reshape(blockwise), axis=1).reshape(shape)
     return results

@@ -5,8 +5,9 @@ structural zeros cost nothing. XLA does the same with arrays, one level of the s
 matrices are large and sparse; for others it uses LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,18 @@ from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Equation, Rule
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.symbolic_ldlt import Pattern, SymbolicLDLT, symbolic_ldlt
-from jaxmbd.engine.upstream.jax_internals import Primitive, batching, mlir
+from jaxmbd.engine.upstream.jax_internals import BatchedAxes, Primitive, ShapedArray, aval_of, batching, mlir
+
+Entries = TypeVar("Entries", Array, ValueIds)
+
+
+class Arithmetic(Protocol[Entries]):
+    """What an elimination asks of the arithmetic on the entries of a matrix."""
+
+    def inverse(self, x: Entries) -> Entries: ...
+    def times(self, x: Entries, y: Entries) -> Entries: ...
+    def put(self, x: Entries, places: np.ndarray, values: Entries) -> Entries: ...
+    def minus(self, x: Entries, places: np.ndarray, values: Entries) -> Entries: ...
 
 
 class XLAArithmetic:
@@ -65,7 +77,7 @@ class SSAArithmetic:
         return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-def eliminate(x: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
+def eliminate(x: Entries, symbolic: SymbolicLDLT, by: Arithmetic[Entries]) -> Entries:
     """Factor: from the stored entries of `S` those of `L`, with `D⁻¹` on the diagonal; `by`: one of the arithmetics."""
     for level in symbolic.levels:
         old, inverse = x[level.below], by.inverse(x[level.pivots])
@@ -75,7 +87,7 @@ def eliminate(x: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
     return x
 
 
-def substitute(x: Any, b: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
+def substitute(x: Entries, b: Entries, symbolic: SymbolicLDLT, by: Arithmetic[Entries]) -> Entries:
     """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
     for level in symbolic.levels:
         b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
@@ -113,6 +125,7 @@ def _factor(values: Array, *, pattern: Pattern) -> Array:
         symbolic = symbolic_ldlt(pattern)
         by = XLAArithmetic()
         return eliminate(by.put(jnp.zeros(symbolic.n_entries, values.dtype), symbolic.positions, values), symbolic, by)
+    # A few rows are written out: a call of LAPACK costs more than its work, and a batch of them one call for each.
     matrix = dense(values, pattern)
     return matrix if pattern.n <= choice.UNROLLED_ROWS else jnp.linalg.cholesky(matrix)
 
@@ -141,7 +154,7 @@ def _unrolled(S: Array, b: Array) -> Array:
     return jnp.stack(x)
 
 
-def _factor_type(values: Any, *, pattern: Pattern) -> Any:
+def _factor_type(values: ShapedArray, *, pattern: Pattern) -> ShapedArray:
     return values.update(shape=_factor_shape(pattern))
 
 
@@ -149,15 +162,15 @@ def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
     return (pattern.n, pattern.n) if _is_dense(pattern) else (symbolic_ldlt(pattern).n_entries,)
 
 
-def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
+def _solve_type(values: ShapedArray, factor: ShapedArray, b: ShapedArray, *, pattern: Pattern) -> ShapedArray:
     return b
 
 
-def _batched_factor(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
+def _batched_factor(operands: Sequence[Array], axes: BatchedAxes, *, pattern: Pattern) -> tuple[Array, int]:
     return jax.vmap(lambda values: _factor(values, pattern=pattern), axes)(*operands), 0
 
 
-def _batched_solve(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
+def _batched_solve(operands: Sequence[Array], axes: Any, *, pattern: Pattern) -> tuple[Array, int]:
     values, factor, b = operands
     if axes[0] is None and axes[1] is None:  # one matrix: the batch becomes columns of `b`
         b = jnp.moveaxis(b, axes[2], 1)
@@ -193,11 +206,11 @@ def _lower_solve(equation: Equation, values: ValueIds, _: ValueIds, b: ValueIds)
     return substitute(factor, b, symbolic, by)
 
 
-def _traced_rule(function: Any) -> Rule:
+def _traced_rule(function: Callable[..., Array]) -> Rule:
     """The rule for expression graphs: trace the function that XLA runs."""
 
-    def rule(equation: Equation, *operands: Any) -> Any:
-        types = [var.aval for var in equation.source.invars]
+    def rule(equation: Equation, *operands: np.ndarray) -> list[np.ndarray]:
+        types = [*map(aval_of, equation.source.invars)]
         return equation.interpret(jax.make_jaxpr(partial(function, **equation.params))(*types), list(operands))
 
     return rule

@@ -5,25 +5,27 @@ uses, so that it costs nothing. It survives `jit`, `vmap`, derivatives and condi
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.core
 import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
 
-from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, Literal, scan_counts
+from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, scan_counts
 
 # What returns its first operand, up to its shape. A conversion to whole numbers does not.
 _SAME = ("broadcast_in_dim", "copy", "pvary", "reshape", "squeeze", "stop_gradient")
 _FIRST = -1  # the label of the first argument; those of the others are numbers from 0 on
 
 Labels = Sequence[int | None]
+Shaped = ArrayLike | jax.ShapeDtypeStruct
 
 
 _NAME = "jaxmbd_lookup"  # of the equation that says that a table is looked up
 
 
-def _lookup(x: Any, table: Any) -> Any:
+def _lookup(x: Array, table: Array) -> Array:
     return x
 
 
@@ -31,13 +33,13 @@ _lookup.__name__ = _NAME
 _equation = jax.jit(_lookup)
 
 
-def looked_up(x: Any, table: Any) -> None:
+def looked_up(x: ArrayLike, table: ArrayLike) -> None:
     """Say that a table, known by its array of abscissae, is looked up at `x`."""
     if isinstance(x, jax.core.Tracer):
         _equation(x, table)
 
 
-def looked_up_at_first(function: Callable[..., Any], first: Any, *others: Any) -> frozenset[int]:
+def looked_up_at_first(function: Callable[..., object], first: Shaped, *others: Shaped) -> frozenset[int]:
     """The arrays among `others` that a function looks up at `first` itself, by their numbers; traced on shapes only."""
     jaxpr = jax.make_jaxpr(function)(first, *others).jaxpr
     found: set[int] = set()
@@ -45,9 +47,9 @@ def looked_up_at_first(function: Callable[..., Any], first: Any, *others: Any) -
     return frozenset(found)
 
 
-def _walk(jaxpr: Any, labels: Labels, found: set[int]) -> Labels:
+def _walk(jaxpr: Jaxpr, labels: Labels, found: set[int]) -> Labels:
     """Add the tables that are looked up at the first argument; return the labels of the results."""
-    known: dict[Any, int | None] = dict(zip(jaxpr.invars, labels, strict=True))
+    known: dict[Var, int | None] = dict(zip(jaxpr.invars, labels, strict=True))
     label_of = lambda x: None if isinstance(x, Literal) else known.get(x)  # noqa: E731
     for equation in jaxpr.eqns:
         operands = [*map(label_of, equation.invars)]
@@ -63,13 +65,13 @@ def _walk(jaxpr: Any, labels: Labels, found: set[int]) -> Labels:
     return [*map(label_of, jaxpr.outvars)]
 
 
-def _is_same(equation: Any) -> bool:
+def _is_same(equation: JaxprEqn) -> bool:
     if equation.primitive.name == "convert_element_type":
         return jnp.issubdtype(equation.params["new_dtype"], jnp.inexact)
     return equation.primitive.name in _SAME
 
 
-def _inner(equation: Any, labels: Labels) -> Iterator[tuple[Any, Labels]]:
+def _inner(equation: JaxprEqn, labels: Labels) -> Iterator[tuple[Jaxpr, Labels]]:
     """The functions inside an equation, with the labels of their arguments, as far as these stay the same."""
     kind, of = equation.primitive.name, equation.params
     if kind == "cond":
@@ -88,5 +90,5 @@ def _inner(equation: Any, labels: Labels) -> Iterator[tuple[Any, Labels]]:
                 yield inner, labels if len(inner.invars) == len(labels) else [None] * len(inner.invars)
 
 
-def _with_constants(jaxpr: Any, labels: Labels) -> tuple[Any, Labels]:
+def _with_constants(jaxpr: Jaxpr, labels: Labels) -> tuple[Jaxpr, Labels]:
     return jaxpr, [*labels, *[None] * (len(jaxpr.invars) - len(labels))]

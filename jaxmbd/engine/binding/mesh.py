@@ -8,17 +8,19 @@ then each device computes those that it holds.
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
-from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
+from jax import Array
+from jax.sharding import AbstractMesh, ManualAxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxmbd.engine.numpy_code.translation import CALL_RULES
 from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
     Primitive,
+    ShapedArray,
     batching,
     custom_partitioning,
     divide,
@@ -26,6 +28,8 @@ from jaxmbd.engine.upstream.jax_internals import (
     jaxpr_as_fun,
     mlir,
 )
+
+Result = TypeVar("Result")
 
 # --- inside `jax.shard_map` -------------------------------------------------------------------------------
 
@@ -35,12 +39,12 @@ def is_in_shard_map() -> bool:
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
-def outside_meshes() -> AbstractContextManager[Any]:
+def outside_meshes() -> AbstractContextManager[object]:
     """While something is traced whose jaxpr is to serve in any mesh, and outside of meshes."""
     return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
 
 
-def varying_alike(operands: list[Any]) -> list[Any]:
+def varying_alike(operands: Sequence[Array]) -> list[Array]:
     """Inside `jax.shard_map`, cast all operands to vary along every mesh axis along which any of them varies.
 
     JAX transposes this cast to the sum over the mesh that the cotangents of the replicated operands need.
@@ -53,7 +57,7 @@ def varying_alike(operands: list[Any]) -> list[Any]:
     ]
 
 
-def in_mesh_of(operands: Any, result: Any) -> Any:
+def in_mesh_of(operands: Sequence[ShapedArray], result: ShapedArray) -> ShapedArray:
     """The type of a result in the mesh of the operands, varying along its manual axes as they do."""
     mesh = next((x.sharding.mesh for x in operands if not x.sharding.mesh.empty), None)
     if mesh is None:
@@ -66,7 +70,7 @@ def in_mesh_of(operands: Any, result: Any) -> Any:
 # --- sharding in types ------------------------------------------------------------------------------------
 
 
-def placed_by_xla(function: Callable[..., Any]) -> Callable[..., Any]:
+def placed_by_xla(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function of pytrees; what is on which device inside of it is left to XLA.
 
     In a mesh with explicit axes, as `jax.make_mesh` makes them, JAX writes into the type of each array where it is, and
@@ -75,7 +79,7 @@ def placed_by_xla(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Result:
         mesh = _explicit_mesh(arguments)
         if mesh is None:
             return function(*arguments)
@@ -93,7 +97,7 @@ def placed_by_xla(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _explicit_mesh(tree: Any) -> Any:
+def _explicit_mesh(tree: object) -> AbstractMesh | None:
     """The mesh with explicit axes in the type of one of the arrays; None if there is none."""
     types = (jax.typeof(x) for x in jax.tree.leaves(tree) if isinstance(x, jax.Array))
     return next((x.sharding.mesh for x in types if x.sharding.mesh.explicit_axes), None)
@@ -115,8 +119,8 @@ class BatchAxes(NamedTuple):
 
 
 def divided(
-    compute: Callable[..., Sequence[Any]], axes: BatchAxes, identity: Sequence[np.ndarray]
-) -> Callable[..., list[Any]]:
+    compute: Callable[..., Sequence[Array]], axes: BatchAxes, identity: Sequence[np.ndarray]
+) -> Callable[..., list[Array]]:
     """The call `compute(sizes, *operands)` as a function of the operands that XLA divides among devices.
 
     Each device gets the sizes of its own part of the batch. Axes that are not divisible by the number of devices stay
@@ -125,12 +129,13 @@ def divided(
     """
     count = len(axes.operands)
 
-    def call(*operands: Any) -> list[Any]:
+    def call(*operands: Array) -> list[Array]:
         traced = jax.make_jaxpr(partial(compute, axes.sizes))(*operands)
         constants = [*traced.consts, *map(np.asarray, identity)]  # JAX divides no function that contains some
+        # Constants count no instances: each device has all of them.
         full = axes._replace(operands=(*axes.operands, *((),) * len(constants)))
 
-        def whole(*arrays: Any) -> list[Any]:
+        def whole(*arrays: Array) -> list[Array]:
             own = arrays[count : count + len(traced.consts)]
             return jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, own))(*arrays[:count])
 
@@ -141,11 +146,14 @@ def divided(
     return call
 
 
-def _part(compute: Any, axes: BatchAxes, count: int, mesh: Any, arguments: Any, results: Any) -> Any:
+def _part(
+    compute: Callable[..., Sequence[Array]], axes: BatchAxes, count: int, mesh: Mesh,
+    arguments: Sequence[jax.ShapeDtypeStruct], results: Sequence[jax.ShapeDtypeStruct],
+) -> tuple[Mesh, Callable[..., list[Array]], list[NamedSharding], tuple[NamedSharding, ...]]:  # fmt: skip
     """What each device computes, and where its operands and results are."""
     placed = _placement(mesh, axes, [*results, *arguments])
 
-    def part(*arrays: Any) -> list[Any]:
+    def part(*arrays: Array) -> list[Array]:
         sizes = (size // _devices(mesh, names) for size, names in zip(axes.sizes, placed, strict=True))
         return list(compute((*sizes,), *arrays[:count]))
 
@@ -153,7 +161,9 @@ def _part(compute: Any, axes: BatchAxes, count: int, mesh: Any, arguments: Any, 
     return mesh, part, [*map(at, axes.results)], tuple(map(at, axes.operands))
 
 
-def _rule(axes: BatchAxes, _: Any, operands: Any, results: Any) -> str:
+def _rule(
+    axes: BatchAxes, _: Mesh, operands: Sequence[jax.ShapeDtypeStruct], results: Sequence[jax.ShapeDtypeStruct]
+) -> str:
     """For XLA: which axes of operands and results are the same."""
     ranks = [len(x.shape) for x in (*operands, *results)]
     texts = [_axis_names(k, *x) for k, x in enumerate(zip((*axes.operands, *axes.results), ranks, strict=True))]
@@ -166,7 +176,7 @@ def _axis_names(k: int, levels: Sequence[int | None], rank: int) -> str:
     return " ".join(f"own{k}_{axis}" if level is None else f"level{level}" for axis, level in enumerate(known))
 
 
-def _placement(mesh: Any, axes: BatchAxes, arrays: Sequence[Any]) -> list[tuple[str, ...]]:
+def _placement(mesh: Mesh, axes: BatchAxes, arrays: Sequence[jax.ShapeDtypeStruct]) -> list[tuple[str, ...]]:
     """For each level the axes of the mesh over which it is divided: as in the first of the arrays in which it is."""
     placed: list[tuple[str, ...]] = [() for _ in axes.sizes]
     for levels, x in zip((*axes.results, *axes.operands), arrays, strict=True):
@@ -179,11 +189,11 @@ def _placement(mesh: Any, axes: BatchAxes, arrays: Sequence[Any]) -> list[tuple[
     return placed
 
 
-def _devices(mesh: Any, names: Sequence[str]) -> int:
+def _devices(mesh: Mesh, names: Sequence[str]) -> int:
     return int(np.prod([mesh.shape[name] for name in names], dtype=int))
 
 
-def _sharding(mesh: Any, placed: Sequence[tuple[str, ...]], levels: Sequence[int | None]) -> NamedSharding:
+def _sharding(mesh: Mesh, placed: Sequence[tuple[str, ...]], levels: Sequence[int | None]) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*(None if k is None else placed[k] or None for k in levels)))
 
 
@@ -193,16 +203,16 @@ gathered_p = Primitive("jaxmbd_gathered")
 gathered_p.multiple_results = True
 
 
-def gathered(arrays: Sequence[Any]) -> list[Any]:
+def gathered(arrays: Sequence[Array]) -> list[Array]:
     """The same arrays, with all instances of a batch on each device: else XLA warns of what a callback costs."""
     return gathered_p.bind(*arrays)
 
 
-def _gathered(*arrays: Any) -> list[Any]:
+def _gathered(*arrays: Array) -> list[Array]:
     return [*arrays]
 
 
-def _gather(context: Any, *arrays: Any) -> Any:
+def _gather(context: mlir.LoweringRuleContext, *arrays: Any) -> Any:
     whole = BatchAxes((), ((),) * len(arrays), ((),) * len(arrays))
     function = divided(lambda _, *x: [*x], whole, []) if is_partitioned(context) else _gathered
     return mlir.lower_fun(function, multiple_results=True)(context, *arrays)

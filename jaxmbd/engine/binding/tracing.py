@@ -3,15 +3,17 @@
 `trace_once` is for functions inside of these: they are traced once for each structure and type of their arguments.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from jaxmbd.arrays import constant, is_concrete, is_local
 from jaxmbd.engine.binding import ldlt_primitive
@@ -30,12 +32,18 @@ from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
     Literal,
+    ShapedArray,
+    TreeDef,
     freed_when_unused,
     is_x64,
     jaxpr_as_fun,
     watches_values,
 )
 from jaxmbd.errors import MechanismError
+
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+Dependencies: TypeAlias = tuple[frozenset[int], ...]  # for each result the arguments on which it may depend
 
 
 @freed_when_unused
@@ -49,27 +57,31 @@ class TracedFunction:
     """
 
     def __init__(
-        self, jaxpr: Any, used: Sequence[int], linear: int = 0, dependencies: Any = None, returns_primal: bool = False
-    ) -> None:
+        self, jaxpr: ClosedJaxpr, used: Sequence[int], linear: int = 0, dependencies: Dependencies | None = None,
+        returns_primal: bool = False,
+    ) -> None:  # fmt: skip
         self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
         self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
-        in_avals = jaxpr.in_avals  # a property that builds a new list at each access
-        self.types = tuple(in_avals[k] for k in used)
-        self.results = tuple(jaxpr.out_avals)
+        in_avals: list[Any] = jaxpr.in_avals  # a property that builds a new list at each access
+        self.types: tuple[ShapedArray, ...] = tuple(in_avals[k] for k in used)
+        out_avals: list[Any] = jaxpr.out_avals
+        self.results: tuple[ShapedArray, ...] = tuple(out_avals)
         self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
-        self._derivatives: dict[Any, TracedFunction] = {}
-        self._transposes: dict[Any, TracedFunction] = {}
+        self._derivatives: dict[tuple[tuple[int, ...], bool], TracedFunction] = {}
+        self._transposes: dict[tuple[int, ...], TracedFunction] = {}
 
-    def __call__(self, *arrays: Any) -> Sequence[Any]:
+    def __call__(self, *arrays: ArrayLike) -> Sequence[Array]:
         """Evaluate the function by JAX."""
         return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: jax.lax.full(x.shape, 0, x.dtype)))
 
-    def _all(self, arguments: Sequence[Any], fill: Callable[[Any], Any]) -> list[Any]:
+    def _all(self, arguments: Sequence[Value], fill: Callable[[ShapedArray], Value]) -> list[Value]:
         """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
         used = dict(zip(self.used, arguments, strict=True))
-        return [used[k] if k in used else fill(x) for k, x in enumerate(self.jaxpr.in_avals)]
+        # Asked for once: asked at each argument, JAX lists all of them each time, which was quadratic in their number.
+        in_avals: list[Any] = self.jaxpr.in_avals
+        return [used[k] if k in used else fill(x) for k, x in enumerate(in_avals)]
 
-    def placed(self, value_ids: Sequence[Any]) -> list[Any]:
+    def placed(self, value_ids: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
         return self._all(value_ids, lambda x: np.broadcast_to(np.int32(ZERO), x.shape))
 
@@ -102,6 +114,8 @@ class TracedFunction:
         builder = SSABuilder()
         inputs = [builder.inputs(x.shape) for x in self.types]
         try:
+            # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
+            # operations would become part of that.
             with jax.ensure_compile_time_eval():
                 outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
         except MechanismError:
@@ -129,10 +143,10 @@ class TracedFunction:
         if (moving, with_primal) not in self._derivatives:
             count = len(self.types)
 
-            def jvp(*arrays: Any) -> Any:
+            def jvp(*arrays: Array) -> Sequence[Array]:
                 primals, tangents = arrays[:count], arrays[count:]
 
-                def of_moving(*values: Any) -> Any:
+                def of_moving(*values: Array) -> tuple[Array, ...]:
                     full = list(primals)
                     for k, x in zip(moving, values, strict=True):
                         full[k] = x
@@ -146,6 +160,7 @@ class TracedFunction:
             dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
             derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            # The same object each time: JAX compares parameters of equations, and would compile for another one anew.
             self._derivatives[moving, with_primal] = derivative
         return self._derivatives[moving, with_primal]
 
@@ -158,10 +173,10 @@ class TracedFunction:
         if wanted not in self._transposes:
             others = [k for k in range(len(self.types)) if k not in wanted]
 
-            def pullback(*arrays: Any) -> Any:
+            def pullback(*arrays: Array) -> tuple[Array, ...]:
                 residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
 
-                def linear(*some: Any) -> Any:
+                def linear(*some: Array) -> tuple[Array, ...]:
                     full: list[Any] = [None] * len(self.types)
                     for positions, values in ((others, residuals), (wanted, some)):
                         for k, x in zip(positions, values, strict=True):
@@ -176,10 +191,10 @@ class TracedFunction:
 
 
 def traced(
-    fun: Callable[..., Sequence[Any]],
-    types: Sequence[Any],
+    fun: Callable[..., Sequence[ArrayLike]],
+    types: Sequence[ShapedArray | jax.ShapeDtypeStruct],
     linear: int = 0,
-    dependencies: Any = None,
+    dependencies: Dependencies | None = None,
     returns_primal: bool = False,
 ) -> TracedFunction:
     """Trace a function of arrays of the given types that returns several arrays.
@@ -206,7 +221,7 @@ def pruned(function: TracedFunction) -> TracedFunction:
 _CALLED = (ClosedJaxpr, Jaxpr, TracedFunction)
 
 
-def equations_in(*jaxprs: Any) -> int:
+def equations_in(*jaxprs: ClosedJaxpr | Jaxpr) -> int:
     """The number of equations of jaxprs and of all that they call, each of which counts once: the memory that they
     need."""
     total, seen, left = 0, set(), [*jaxprs]
@@ -224,7 +239,7 @@ def equations_in(*jaxprs: Any) -> int:
     return total
 
 
-def _inline(equation: Equation, *value_ids: Any) -> Any:
+def _inline(equation: Equation, *value_ids: np.ndarray) -> list[np.ndarray]:
     """The lowering rule of a program that is called inside another one: inline it."""
     function = equation.params["function"]
     if equation.params["batch"]:
@@ -238,7 +253,7 @@ _RULES = {**ssa_rules.RULES, **ldlt_primitive.RULES, "jaxmbd_program": _inline}
 # --- functions inside of traced ones ----------------------------------------------------------------------
 
 
-def is_array(leaf: Any) -> bool:
+def is_array(leaf: object) -> TypeGuard[Array]:
     """True if a leaf of an argument is an array, whose numbers may differ from call to call."""
     return isinstance(leaf, jax.Array | np.ndarray)
 
@@ -261,7 +276,7 @@ def is_for_known_values() -> bool:
     return _for_known_values.get()
 
 
-def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
+def trace_once(function: Callable[..., Result]) -> Callable[..., Result]:
     """Wrap a function of pytrees so that it is traced once for each structure and type of its arguments.
 
     Under differentiation and `vmap`, JAX then transforms the cached jaxpr instead of running the function's Python code
@@ -274,13 +289,13 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-    def run(tree: Any, others: tuple[Any, ...], _: bool, arrays: list[Any]) -> Any:
+    def run(tree: TreeDef, others: tuple[Hashable, ...], _: bool, arrays: list[Array]) -> Result:
         remaining = iter(arrays)
         leaves = [next(remaining) if leaf is _ARRAY else of_static(leaf) for leaf in others]
         return function(*jax.tree.unflatten(tree, leaves))
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Result:
         leaves, tree = jax.tree.flatten(arguments)
         others = tuple(_ARRAY if is_array(leaf) else as_static(leaf) for leaf in leaves)
         arrays = [leaf for leaf in leaves if is_array(leaf)]
@@ -289,6 +304,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
             if code is not None:
                 with suppress(StoppedError):  # by a user's check, whose error XLA raises
                     return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
+        # The third argument is part of JAX's key: for known values small matrices are no programs (`prefers_programs`).
         return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
 
     return call
@@ -296,10 +312,11 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @sized_cache(INSTRUCTIONS_KEPT, lambda found: 1 if found[0] is None else found[0].size)
 def _known(
-    run: Any, tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool
-) -> tuple[NumpyCode | None, Any]:
+    run: Callable[..., object], tree: TreeDef, others: tuple[Hashable, ...], types: tuple[ShapedArray, ...], _: bool
+) -> tuple[NumpyCode | None, TreeDef | None]:
     """The NumPy code of a function for values that are known, which compiles nothing, and the structure of the
     results."""
+    # The last argument, the precision, is only part of the key: numbers without a type of their own take it.
     with for_known_values():
         jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
     try:
@@ -308,7 +325,7 @@ def _known(
         return None, None
 
 
-def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+def known_by_numpy(function: Callable[..., Result]) -> Callable[..., Result]:
     """Wrap a function of pytrees so that NumPy computes it where all arguments are known, and nothing is compiled.
 
     Called by hand, each of its operations would be compiled on its own. Traced, it is the function itself.
@@ -317,25 +334,21 @@ def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     once = trace_once(plain)
 
     @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: object, **named: object) -> Result:
         # Numbers become arrays, of the type of the others: each value of a number would be traced anew.
         types = [x.dtype for x in (*arguments, *named.values()) if is_array(x)]
         dtype = jnp.result_type(float, *(x for x in types if jnp.issubdtype(x, jnp.floating)))
-        as_array = lambda x: constant(np.asarray(x, dtype)) if _is_number(x) else x  # noqa: E731
+        as_array = lambda x: constant(np.asarray(x, dtype)) if isinstance(x, float | int | np.generic) else x  # noqa: E731
         arguments, named = tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()}
         return (once if is_concrete(arguments, named) else plain)(arguments, named)
 
     return call
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, float | int | np.generic)
-
-
 class _ByIdentity:
     """A static leaf without a hash, such as a user's object with `__eq__` alone that can be called."""
 
-    def __init__(self, leaf: Any) -> None:
+    def __init__(self, leaf: object) -> None:
         self.leaf = leaf
 
     def __eq__(self, other: object) -> bool:
@@ -345,7 +358,7 @@ class _ByIdentity:
         return id(self.leaf)
 
 
-def as_static(leaf: Any) -> Any:
+def as_static(leaf: object) -> Hashable:
     """A leaf as part of a key."""
     try:
         hash(leaf)
@@ -354,7 +367,7 @@ def as_static(leaf: Any) -> Any:
     return leaf
 
 
-def of_static(leaf: Any) -> Any:
+def of_static(leaf: object) -> Any:
     """The leaf of which `as_static` has made a part of a key."""
     return leaf.leaf if isinstance(leaf, _ByIdentity) else leaf
 

@@ -6,17 +6,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-Type = tuple[tuple[int, ...], Any, bool]  # of an array: shape, dtype, and whether its type is weak
+Type = tuple[tuple[int, ...], np.dtype, bool]  # of an array: shape, dtype, and whether its type is weak
 
 
-def type_of(array: Any) -> Type:
+def type_of(array: ArrayLike) -> Type:
     """The type of an array or a tracer."""
     like = jax.typeof(array)
     return like.shape, like.dtype, like.weak_type
 
 
-def types_of(arrays: Sequence[Any]) -> tuple[Type, ...]:
+def types_of(arrays: Sequence[ArrayLike]) -> tuple[Type, ...]:
     """The types of several arrays."""
     return tuple(map(type_of, arrays))
 
@@ -32,7 +33,7 @@ def has_tangent(kind: Type) -> bool:
     return bool(jnp.issubdtype(kind[1], jnp.inexact))
 
 
-def as_data(types: Sequence[Type]) -> list[Any]:
+def as_data(types: Sequence[Type]) -> list[list[object]]:
     """Types as JSON data, with dtypes by name."""
     return [[list(shape), str(dtype), bool(is_weak)] for shape, dtype, is_weak in types]
 

@@ -1,9 +1,9 @@
 """The decorator of analyses: first calls run as NumPy code, later ones compiled, and both are stored on disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from functools import wraps
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -21,8 +21,10 @@ from jaxmbd.engine.calls.structure import ARRAY, filled
 from jaxmbd.engine.upstream.jax_internals import settings_of_tracing, watches_values
 from jaxmbd.progress import announcing
 
+Result = TypeVar("Result")
 
-def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def cached_on_disk(function: Callable[..., Result]) -> Callable[..., Result]:
     """`equinox.filter_jit` whose first calls with known arguments run as NumPy code, without a compiler (`FirstCalls`).
 
     The same holds for its first derivatives, outside of `jit` and `vmap`. While JAX's disk cache is on, the
@@ -34,14 +36,16 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     usual = whole_in_meshes(announcing(function, eqx.filter_jit))
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Result:
         if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
             return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        # NumPy code and stored functions show their values to none of JAX's checks, and know one device only.
         if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(is_local, frozen(arrays))):
             with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
                 return usual(*arguments)
+        # The settings are part of the key: with others the same function becomes another jaxpr.
         flat = FlatCall(types_of(arrays), function, tree, _static(leaves), settings_of_tracing())
         ready = first_calls(flat)
         if not ready.is_closed:
@@ -51,12 +55,12 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def whole_in_meshes(function: Callable[..., Any]) -> Callable[..., Any]:
+def whole_in_meshes(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function; in a mesh, as one call of which JAX sees the types of arguments and results alone."""
     elsewhere = placed_by_xla(function)
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Result:
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
         if is_in_shard_map() and not is_concrete(arrays):
@@ -69,5 +73,5 @@ def whole_in_meshes(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _static(leaves: list[Any]) -> tuple[Any, ...]:
+def _static(leaves: list[object]) -> tuple[Hashable, ...]:
     return tuple(ARRAY if eqx.is_array(leaf) else as_static(leaf) for leaf in leaves)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+from jax import Array
 
 from jaxmbd.arrays import is_concrete, is_known
 from jaxmbd.engine.binding.mesh import in_mesh_of, outside_meshes
@@ -28,7 +29,17 @@ from jaxmbd.engine.calls.disk_cache import first_calls
 from jaxmbd.engine.calls.first_calls import FirstCalls
 from jaxmbd.engine.calls.identity import EXPANSIONS
 from jaxmbd.engine.numpy_code.translation import CALL_RULES
-from jaxmbd.engine.upstream.jax_internals import Primitive, ShapedArray, ad, batching, mlir, partial_eval
+from jaxmbd.engine.upstream.jax_internals import (
+    BatchedAxes,
+    Operand,
+    Primitive,
+    ShapedArray,
+    Tangent,
+    ad,
+    batching,
+    mlir,
+    partial_eval,
+)
 
 call_p = Primitive("jaxmbd_call")
 call_p.multiple_results = True
@@ -47,21 +58,22 @@ def _result_types(call: Call) -> tuple[Type, ...]:
 
 
 @call_p.def_impl
-def _evaluate(*arrays: Any, call: Call) -> list[Any]:
+def _evaluate(*arrays: Array, call: Call) -> list[Array]:
     return first_calls(call).run([*arrays])
 
 
 @call_p.def_abstract_eval
-def _abstract_eval(*operands: Any, call: Call) -> list[Any]:
+def _abstract_eval(*operands: ShapedArray, call: Call) -> list[ShapedArray]:
     return [in_mesh_of(operands, ShapedArray(*each)) for each in _result_types(call)]
 
 
-def _by_xla(*arrays: Any, call: Call) -> list[Any]:
+def _by_xla(*arrays: Array, call: Call) -> list[Array]:
     return as_function(call)(*arrays)
 
 
-def _lowered(context: Any, *operands: Any, call: Call) -> Any:
+def _lowered(context: mlir.LoweringRuleContext, *operands: Any, call: Call) -> Any:
     """The lowering rule: the call is compiled for the arrays of one device, as outside of meshes."""
+    # Its types say nothing of a mesh, in which JAX rejects loops that begin with numbers that are equal on all devices.
     plain = [ShapedArray(*each) for each in call.types]
     with outside_meshes():
         return mlir.lower_fun(_by_xla, multiple_results=True)(context.replace(avals_in=plain), *operands, call=call)
@@ -74,7 +86,7 @@ CALL_RULES["jaxmbd_call"] = lambda at, equation, operands: at.inline(
 )
 
 
-def _bind(arrays: Sequence[Any], call: Call) -> list[Any]:
+def _bind(arrays: Sequence[Array], call: Call) -> list[Array]:
     """The results of a derived call; by XLA if its operands are differentiated in their turn.
 
     Then JAX sees which of them have no derivative, such as the factors that a linear solver keeps.
@@ -85,13 +97,15 @@ def _bind(arrays: Sequence[Any], call: Call) -> list[Any]:
 
 
 @lru_cache(maxsize=64)
-def _jitted(call: Call) -> Callable[..., list[Any]]:
+def _jitted(call: Call) -> Callable[..., list[Array]]:
     return jax.jit(as_function(call))
 
 
-def _jvp_rule(primals: Any, tangents: Any, *, call: Call) -> Any:
-    moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
-    operands = [*primals, *(tangents[k] for k in moving)]
+def _jvp_rule(
+    primals: Sequence[Array], tangents: Sequence[Tangent], *, call: Call
+) -> tuple[list[Array], list[Tangent]]:
+    changes = {k: x for k, x in enumerate(tangents) if not isinstance(x, ad.Zero)}
+    operands, moving = [*primals, *changes.values()], tuple(changes)
     results = _bind(operands, Pushforward(types_of(operands), call, moving))
     kinds = _result_types(call)
     values, remaining = results[: len(kinds)], iter(results[len(kinds) :])
@@ -113,23 +127,24 @@ def _partial_eval_rule(trace: Any, *operands: Any, call: Call) -> Any:
     return trace.default_process_primitive(call_p, operands, {"call": call})
 
 
-def _transpose_rule(cotangents: Any, *operands: Any, call: Call) -> Any:
-    linear = tuple(k for k, x in enumerate(operands) if ad.is_undefined_primal(x))
-    given = tuple(k for k, x in enumerate(cotangents) if not isinstance(x, ad.Zero))
-    arrays = [*(x for k, x in enumerate(operands) if k not in linear), *(cotangents[k] for k in given)]
-    results: list[Any] = [None] * len(operands)
-    found = _bind(arrays, Transpose(types_of(arrays), call, linear, given))
+def _transpose_rule(cotangents: Sequence[Tangent], *operands: Operand, call: Call) -> list[Array | None]:
+    linear = tuple(k for k, x in enumerate(operands) if isinstance(x, ad.UndefinedPrimal))
+    given = {k: x for k, x in enumerate(cotangents) if not isinstance(x, ad.Zero)}
+    arrays = [*(x for x in operands if not isinstance(x, ad.UndefinedPrimal)), *given.values()]
+    results: list[Array | None] = [None] * len(operands)
+    found = _bind(arrays, Transpose(types_of(arrays), call, linear, tuple(given)))
     for k, x in zip(linear, found, strict=True):
         results[k] = x
     return results
 
 
-def _batching_rule(operands: Any, axes: Any, *, call: Call) -> Any:
+def _batching_rule(operands: Sequence[Array], axes: BatchedAxes, *, call: Call) -> tuple[list[Array], BatchedAxes]:
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     results = [*_bind(operands, Batch(types_of(operands), call, tuple(axes), size))]
     batched: list[int | None] = [0] * len(results)
     if isinstance(call, Pushforward):
         primals = operands[: len(call.base.types)]
+        # They share the values: those of a batch would have an axis, and so would all that is computed from them.
         if all(axis is None for axis in axes[: len(primals)]):  # of several tangents, as in `jax.jacfwd`
             values = _bind(primals, call.base)
             results[: len(values)], batched[: len(values)] = values, [None] * len(values)

@@ -4,7 +4,7 @@ The derivative of a call, its linearization, the transpose of a linear call and 
 They are traced from the jaxpr of the call that they come from, so that no Python runs again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+from jax import Array
 
 from jaxmbd.engine.binding.jax_binding import registering
 from jaxmbd.engine.binding.mesh import outside_meshes
@@ -21,10 +22,11 @@ from jaxmbd.engine.calls.structure import ARRAY
 from jaxmbd.engine.calls.user_calls import Placeholder, UserFunction, plain, watched
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import jaxpr_as_fun
+from jaxmbd.engine.upstream.jax_internals import TreeDef, jaxpr_as_fun
 from jaxmbd.progress import announced
 
-Arrays = Sequence[Any]
+Arrays = Sequence[Array]
+Applied = tuple[list[Array], Any, Any]  # results, their structure, and that of a linear function or None
 
 
 class Traced(NamedTuple):
@@ -34,7 +36,7 @@ class Traced(NamedTuple):
     `linear`: of a linearization, the structure of the linear function.
     """
 
-    trace: Any
+    trace: jax.stages.Traced
     like: Any
     programs: dict[int, Program]
     linear: Any
@@ -60,9 +62,9 @@ class FlatCall:
 
     types: tuple[Type, ...]
     function: Callable[..., Any]
-    tree: Any
-    others: tuple[Any, ...]
-    settings: tuple[Any, ...]
+    tree: TreeDef
+    others: tuple[Hashable, ...]
+    settings: tuple[object, ...]
     in_mesh: bool = False
 
     @property
@@ -71,7 +73,7 @@ class FlatCall:
         return self.function.__name__.strip("_")
 
     @cached_property  # they are to be the same functions as long as what was traced with them is in use
-    def watched(self) -> list[Any]:
+    def watched(self) -> list[object]:
         """The leaves, with users' functions as `UserFunction`s where the call may be stored."""
         leaves = map(of_static, self.others)
         return [*leaves] if self.in_mesh else [*map(watched, leaves)]
@@ -82,17 +84,17 @@ class FlatCall:
         return list(dict.fromkeys(x for x in self.watched if isinstance(x, UserFunction)))
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """What determines the call, except for what the users' functions compute."""
         users, watched = self.users, self.watched
         leaves = [Placeholder(users.index(x)) if isinstance(x, UserFunction) else x for x in watched]
         return self.function, jax.tree.unflatten(self.tree, leaves), as_data(self.types), self.settings
 
-    def announced(self) -> AbstractContextManager[Any]:
+    def announced(self) -> AbstractContextManager[object]:
         """The context of what takes long, which is announced."""
         return announced(self.function, jax.tree.unflatten(self.tree, [*map(of_static, self.others)]))
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The results for the arrays, their structure, and `None` in place of the structure of a linear function."""
         remaining = iter(arrays)
         leaves = [next(remaining) if x is ARRAY else x for x in self.watched]
@@ -124,23 +126,25 @@ class _Derived:
         return self.base.users
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """What determines the call, except for what the users' functions compute."""
         own = {name: value for name, value in vars(self).items() if name not in ("types", "base")}
         return self.base.identity, type(self).__name__, own, as_data(self.types)
 
-    def announced(self) -> AbstractContextManager[Any]:
+    def announced(self) -> AbstractContextManager[object]:
         """The context of what takes long, which is announced."""
         return self.base.announced()
 
-    def _moving(self, primals: Arrays, moving: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any]]:
+    def _moving(
+        self, primals: Arrays, moving: tuple[int, ...]
+    ) -> tuple[Callable[..., tuple[list[Array], list[Array]]], list[Array]]:
         """The base as a function of some of its arguments, and those arguments.
 
         It returns the results that have tangents, and all of them as what JAX does not differentiate.
         """
         function = as_function(self.base)
 
-        def of_moving(*arrays: Any) -> tuple[list[Any], list[Any]]:
+        def of_moving(*arrays: Array) -> tuple[list[Array], list[Array]]:
             given = dict(zip(moving, arrays, strict=True))
             results = function(*(given.get(k, x) for k, x in enumerate(primals)))
             return [x for x in results if has_tangent(type_of(x))], results
@@ -154,7 +158,7 @@ class Pushforward(_Derived):
 
     moving: tuple[int, ...]
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The results, their structure, and `None`."""
         count = len(self.base.types)
         of_moving, given = self._moving(arrays[:count], self.moving)
@@ -168,9 +172,11 @@ class Linearization(_Derived):
 
     moving: tuple[int, ...]
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The results and residuals, their structure, and that of the linear function."""
         of_moving, given = self._moving(arrays, self.moving)
+        # The residuals are results of a call of their own, so that the values and what reverse mode needs of them are
+        # one stored function.
         _, linear, values = jax.linearize(of_moving, *given, has_aux=True)
         residuals, structure = jax.tree.flatten(linear)
         return [*values, *residuals], ([ARRAY] * len(values), [ARRAY] * len(residuals)), structure
@@ -180,7 +186,7 @@ class Linearization(_Derived):
 class LinearMap(_Derived):
     """The tangents of the results of a `Linearization`. Arguments: its residuals, then the tangents of `moving`."""
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The tangents, their structure, and `None`."""
         linearization = traced(self.base)
         count = len(linearization.like[1])
@@ -194,11 +200,11 @@ class Transpose(_Derived):
     linear: tuple[int, ...]
     given: tuple[int, ...]
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The cotangents of the linear arguments, their structure, and `None`."""
         function, count = as_function(self.base), len(self.base.types)
 
-        def of_linear(*linear: Any) -> list[Any]:
+        def of_linear(*linear: Array) -> list[Array]:
             given, others = dict(zip(self.linear, linear, strict=True)), iter(arrays)
             results = function(*(given[k] if k in given else next(others) for k in range(count)))
             return [results[k] for k in self.given]
@@ -214,7 +220,7 @@ class Batch(_Derived):
     axes: tuple[int | None, ...]
     size: int
 
-    def apply(self, arrays: Arrays) -> tuple[list[Any], Any, Any]:
+    def apply(self, arrays: Arrays) -> Applied:
         """The results, their structure, and `None`."""
         return _plain(jax.vmap(as_function(self.base), self.axes, axis_size=self.size)(*arrays))
 
@@ -227,11 +233,12 @@ def traced(call: Call) -> Traced:
     """Trace a call."""
     found: Any = None
 
-    def flat(arrays: list[Any]) -> list[Any]:
+    def flat(arrays: list[Array]) -> list[Array]:
         nonlocal found
         results, *found = call.apply(arrays)
         return results
 
+    # It runs as NumPy code first: small matrices take longer to become programs than NumPy takes with them.
     kind = nullcontext() if call.in_mesh else for_known_values()
     with registering() as programs, outside_meshes(), kind:
         trace = jax.jit(flat).trace([struct_of(x) for x in call.types])
@@ -239,11 +246,11 @@ def traced(call: Call) -> Traced:
     return Traced(trace, like, programs, linear)
 
 
-def as_function(call: Call) -> Callable[..., list[Any]]:
+def as_function(call: Call) -> Callable[..., list[Array]]:
     """A call as a function of arrays that JAX can transform."""
     return jaxpr_as_fun(traced(call).trace.jaxpr)
 
 
-def _plain(results: Arrays) -> tuple[list[Any], Any, Any]:
+def _plain(results: Arrays) -> Applied:
     """Results whose structure is a list."""
     return [*results], [ARRAY] * len(results), None

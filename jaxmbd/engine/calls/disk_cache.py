@@ -20,12 +20,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -108,7 +107,7 @@ def _keep(call: Call, key: bytes, folder: Path, entry: Entry) -> None:
     _write(call, key, folder, entry)
 
 
-def _key_of(key: bytes, calls: Any) -> bytes:
+def _key_of(key: bytes, calls: Sequence[object]) -> bytes:
     """The key of a call with users' functions that compute this."""
     return hashlib.sha256(key + json.dumps(calls).encode()).digest()
 
@@ -151,7 +150,7 @@ def digest_of_sources() -> str:
 
 
 @cache
-def _surroundings() -> tuple[Any, ...]:
+def _surroundings() -> tuple[object, ...]:
     """The part of the key that is constant while a process runs: sources, versions, environment, device, processor."""
     variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
     device = jax.devices()[0]

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     kind: str
     description: Any
     arrays: list[np.ndarray]
-    like: Any
+    like: object
     results: tuple[Type, ...]
     programs: list[Program]
 
@@ -67,6 +67,7 @@ def unpacked(content: bytes) -> Entry:
     arrays = []
     for kind, shape in header["arrays"]:
         count = int(np.prod(shape, dtype=np.int64))
+        # Copied, since in the file it lies at any byte: the virtual machine reads tables of numbers in place.
         arrays.append(np.frombuffer(content, np.dtype(kind), count, at).reshape(shape).copy())
         at += arrays[-1].nbytes
     arrays, tables = arrays[: header["count"]], arrays[header["count"] :]

@@ -16,7 +16,7 @@ from jaxmbd.engine.machine.gpu.launcher import TARGET, ready
 from jaxmbd.engine.upstream.jax_internals import ShapedArray, compiled_from, has_constant_arguments, unloaded_executable
 
 
-def described(compiled: jax.stages.Compiled) -> tuple[Any, np.ndarray]:
+def described(compiled: jax.stages.Compiled) -> tuple[dict[str, object], np.ndarray]:
     """A compiled function of a list of arrays as JSON data and machine code.
 
     Raises:
@@ -70,11 +70,11 @@ def _smallest() -> jax.stages.Compiled:
     return jax.jit(lambda: ()).lower().compile()
 
 
-def _type_text(x: Any) -> list[Any]:
+def _type_text(x: ShapedArray) -> list[object]:
     return [list(x.shape), str(x.dtype), bool(x.weak_type)]
 
 
-def _type(text: list[Any]) -> Any:
+def _type(text: list[Any]) -> ShapedArray:
     shape, dtype, is_weak = text
     return ShapedArray(tuple(shape), np.dtype(dtype), is_weak)
 

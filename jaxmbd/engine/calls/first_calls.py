@@ -52,14 +52,16 @@ class FirstCalls:
         self.size = choice.NUMPY_MORE + instructions  # machine code takes about as much memory
         self._budget = Budget(0 if self._code is None else choice.numpy_budget(instructions))
 
-    def run(self, arrays: list[Any]) -> list[Any]:
+    def run(self, arrays: list[jax.Array]) -> list[jax.Array]:
         """The arrays of the result."""
+        # Read once: another thread may compile meanwhile, and drop the code.
         code = self._code
         if code is not None:
             with suppress(StoppedError):
                 return run(code, arrays, self._budget)
         compiled = self._compiled
         if compiled is None:
+            # One thread compiles; those that come meanwhile wait for what it makes.
             with self._lock, self._call.announced():
                 self._code = None
                 compiled = self._compiled = self._compiled or self._compile()
@@ -85,6 +87,7 @@ class FirstCalls:
             trace, self.like, programs, _ = found = traced(self._call)
         self.results = found.results
         self.is_closed = found.is_closed(self._call)
+        # NumPy code calls the virtual machine, which computes on a processor.
         if not self.is_closed or jax.default_backend() != "cpu" or vm() is None:
             return
         with suppress(UnsupportedError), registering() as more:

@@ -10,7 +10,7 @@ as they are plain data and objects of libraries whose versions are known.
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import cached_property, partial
 from types import CellType, FunctionType, MemberDescriptorType, MethodType
@@ -19,6 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.tracing import TracedFunction
@@ -27,11 +29,14 @@ from jaxmbd.engine.calls.structure import ARRAY
 from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
+    JaxprEqn,
     Literal,
     Primitive,
     ShapedArray,
+    Var,
     jaxpr_as_fun,
     scan_counts,
+    types_of_operands,
 )
 from jaxmbd.engine.upstream.primitives import DERIVATIVES, LABELLED, PLACES, TREES
 
@@ -39,14 +44,14 @@ from jaxmbd.engine.upstream.primitives import DERIVATIVES, LABELLED, PLACES, TRE
 _ORDERS = 3
 
 # Primitives of this package whose parameters are objects, as functions of other primitives.
-EXPANSIONS: dict[str, Callable[..., Any]] = {}
+EXPANSIONS: dict[str, Callable[..., object]] = {}
 
 
 class UnidentifiedError(Exception):
     """What is computed cannot be told from something else; the text says why."""
 
 
-def traced_identity(function: Callable[..., Any], *arguments: Any) -> bytes:
+def traced_identity(function: Callable[..., object], *arguments: ArrayLike | jax.ShapeDtypeStruct) -> bytes:
     """The digest of what a function of arrays computes for arguments of these types.
 
     Raises:
@@ -75,7 +80,8 @@ class _Digest:
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
         self.has_rules = False  # whether a jaxpr has rules for its derivatives
-        self._jaxprs: dict[int, tuple[Any, _Digest]] = {}  # by identity: the parts of large jaxprs are shared
+        # By identity, since the parts of large jaxprs are shared; with the jaxpr, so that no other one gets its number.
+        self._jaxprs: dict[int, tuple[ClosedJaxpr | Jaxpr, _Digest]] = {}
         self._begun: dict[int, int] = {}  # functions, which may refer to themselves
 
     def add(self, value: Any) -> None:
@@ -112,7 +118,7 @@ class _Digest:
             self.hash.update(b"%d:" % len(content))
             self.hash.update(content)
 
-    def _all(self, kind: str, values: Any) -> None:
+    def _all(self, kind: str, values: Collection[object]) -> None:
         self._words(kind, str(len(values)))
         for value in values:
             self.add(value)
@@ -166,7 +172,7 @@ class _Digest:
 
     # --- jaxprs -------------------------------------------------------------------------------------------
 
-    def _of_jaxpr(self, jaxpr: Any) -> bytes:
+    def _of_jaxpr(self, jaxpr: ClosedJaxpr | Jaxpr) -> bytes:
         if id(jaxpr) not in self._jaxprs:
             within = self._part()
             within._jaxpr(jaxpr)
@@ -183,13 +189,13 @@ class _Digest:
         self.has_rules = self.has_rules or part.has_rules
         return part.hash.digest()
 
-    def _jaxpr(self, jaxpr: Any) -> None:
+    def _jaxpr(self, jaxpr: ClosedJaxpr | Jaxpr) -> None:
         if isinstance(jaxpr, ClosedJaxpr):
             jaxpr, constants = jaxpr.jaxpr, jaxpr.consts
             self._words("constants", str(len(constants)))
             for value in constants:
                 self._constant(value)
-        numbers: dict[Any, int] = {}
+        numbers: dict[Var, int] = {}
         self._variables(numbers, [*jaxpr.constvars, *jaxpr.invars])
         self._words(str(len(jaxpr.eqns)))
         for equation in jaxpr.eqns:
@@ -201,13 +207,13 @@ class _Digest:
     def _constant(self, value: Any) -> None:
         self._array(value if isinstance(value, jax.Array) else np.asarray(value))
 
-    def _variables(self, numbers: dict[Any, int], variables: Any) -> None:
+    def _variables(self, numbers: dict[Var, int], variables: Sequence[Var]) -> None:
         self._words("variables", str(len(variables)))
         for var in variables:
             numbers[var] = len(numbers)
             self._type(var.aval)
 
-    def _operands(self, numbers: dict[Any, int], operands: Any) -> None:
+    def _operands(self, numbers: dict[Var, int], operands: Sequence[Var | Literal]) -> None:
         self._words("operands", str(len(operands)))
         for x in operands:
             if isinstance(x, Literal):
@@ -216,11 +222,11 @@ class _Digest:
             else:
                 self._words("variable", str(numbers[x]))
 
-    def _type(self, aval: Any) -> None:
+    def _type(self, aval: object) -> None:
         self._words(repr(getattr(aval, "shape", None)), str(getattr(aval, "dtype", aval)))
         self._words(str(getattr(aval, "weak_type", False)))
 
-    def _equation(self, equation: Any) -> None:
+    def _equation(self, equation: JaxprEqn) -> None:
         primitive, params = equation.primitive, equation.params
         if not _has_known_meaning(primitive):
             raise UnidentifiedError(f"it uses the primitive {primitive.name!r}, whose meaning is not known")
@@ -234,10 +240,9 @@ class _Digest:
             part._parameters(primitive, params)
             self._words(self._digest_of(part))
         except UnidentifiedError:  # an object that holds a user's function, of which its jaxpr says all
-            types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
-            self.add(jax.make_jaxpr(partial(EXPANSIONS[primitive.name], **params))(*types))
+            self.add(jax.make_jaxpr(partial(EXPANSIONS[primitive.name], **params))(*types_of_operands(equation)))
 
-    def _parameters(self, primitive: Any, params: dict[str, Any]) -> None:
+    def _parameters(self, primitive: Primitive, params: dict[str, Any]) -> None:
         if primitive.name == "scan":  # its trees of operands and results are an object of JAX's own since jax 0.11
             constants, carried = scan_counts(params)
             params = {name: value for name, value in params.items() if name not in TREES}
@@ -250,7 +255,7 @@ class _Digest:
                 self.add(params[name])
 
 
-def _attributes(value: Any) -> list[str]:
+def _attributes(value: object) -> list[str]:
     """The names of what an object holds, without what was computed from it."""
     kind = type(value)
     derived = {name for base in kind.__mro__ for name, x in vars(base).items() if isinstance(x, cached_property)}
@@ -258,7 +263,7 @@ def _attributes(value: Any) -> list[str]:
     return sorted({*getattr(value, "__dict__", {}), *slots} - derived)
 
 
-def _has_known_meaning(primitive: Any) -> bool:
+def _has_known_meaning(primitive: Primitive) -> bool:
     """True unless it is a primitive that a user's code defines."""
     implementation = primitive.impl
     if isinstance(implementation, MethodType):  # without one of its own, it may be lowered by anybody's code
@@ -266,19 +271,19 @@ def _has_known_meaning(primitive: Any) -> bool:
     return is_of_library(getattr(implementation, "func", implementation))
 
 
-def _content(cell: CellType) -> Any:
+def _content(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
         raise UnidentifiedError("a function refers to a variable that has no value yet") from None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     named = value if isinstance(value, FunctionType | type) else type(value)
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _add_derivatives(digest: _Digest, jaxpr: Any) -> None:
+def _add_derivatives(digest: _Digest, jaxpr: ClosedJaxpr) -> None:
     """Add derivatives as far as a function's own rules say what they are; all others follow from the jaxpr."""
     for _ in range(_ORDERS):
         if not digest.has_rules:
@@ -288,16 +293,16 @@ def _add_derivatives(digest: _Digest, jaxpr: Any) -> None:
         digest.add(jaxpr)
 
 
-def _pulled_back(jaxpr: Any) -> Any:
+def _pulled_back(jaxpr: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr of the derivative of another one, in reverse mode, which all rules have."""
     types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in jaxpr.in_avals]
     moving = [k for k, x in enumerate(types) if np.issubdtype(x.dtype, np.inexact)]
 
-    def results_of(arrays: Any) -> Iterator[Any]:
+    def results_of(arrays: Sequence[Array]) -> Iterator[Array]:
         return (x for x in jaxpr_as_fun(jaxpr)(*arrays) if np.issubdtype(x.dtype, np.inexact))
 
-    def pulled(arrays: list[Any], cotangents: list[Any]) -> Any:
-        def of_moving(*some: Any) -> list[Any]:
+    def pulled(arrays: list[Array], cotangents: list[Array]) -> tuple[Array, ...]:
+        def of_moving(*some: Array) -> list[Array]:
             given = dict(zip(moving, some, strict=True))
             return [*results_of([given.get(k, x) for k, x in enumerate(arrays)])]
 

@@ -2,7 +2,6 @@
 
 import sys
 from types import FunctionType, ModuleType
-from typing import Any
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
 _KNOWN = {
@@ -11,7 +10,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def is_of_library(value: Any, library: str | None = None) -> bool:
+def is_of_library(value: object, library: str | None = None) -> bool:
     """True if a class or function is written in a known library, or in the given one.
 
     A function counts where its code stands: `functools.wraps` gives a user's function the names of a library's.
@@ -23,14 +22,14 @@ def is_of_library(value: Any, library: str | None = None) -> bool:
     return root in _KNOWN if library is None else root == library
 
 
-def is_found_by_name(value: Any) -> bool:
+def is_found_by_name(value: object) -> bool:
     """True if a known library has this very object under the name that it gives itself."""
     module, path = (getattr(value, name, None) for name in ("__module__", "__qualname__"))
     if isinstance(value, ModuleType) or not isinstance(module, str) or not isinstance(path, str):
         return False
     if not is_of_library(value):
         return False
-    at: Any = sys.modules.get(module)
+    at: object = sys.modules.get(module)
     for part in path.split("."):
         at = getattr(at, part, None)
     while at is not value and at is not None:  # a decorator's result has the name of what it decorates

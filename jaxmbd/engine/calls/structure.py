@@ -27,13 +27,13 @@ class _Array:
 ARRAY = _Array()
 
 
-def filled(like: Any, arrays: Sequence[Any]) -> Any:
+def filled(like: object, arrays: Sequence[jax.Array]) -> Any:
     """A structure with these arrays in place of `ARRAY`."""
     values, (leaves, tree) = iter(arrays), jax.tree.flatten(like)
     return jax.tree.unflatten(tree, [next(values) if x is ARRAY else x for x in leaves])
 
 
-def encoded(value: Any) -> Any:
+def encoded(value: Any) -> object:
     """Encode a value, with `ARRAY` in place of its arrays, as JSON data.
 
     Raises:
@@ -55,7 +55,7 @@ def encoded(value: Any) -> Any:
     raise TypeError(f"{value!r} has no text that it can be built from.")
 
 
-def is_encodable(value: Any) -> bool:
+def is_encodable(value: object) -> bool:
     """True if `encoded` has data for a value."""
     try:
         encoded(value)
@@ -85,6 +85,7 @@ def decoded(text: Any) -> Any:
         cls = _class(content[0])
         if not dataclasses.is_dataclass(cls):
             raise TypeError(f"{cls} has no fields.")
+        # No constructor runs, which could do anything with what a file says.
         value = object.__new__(cls)
         for name, x in content[1]:
             object.__setattr__(value, str(name), decoded(x))

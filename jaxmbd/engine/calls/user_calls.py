@@ -5,20 +5,21 @@ finds the analysis on disk by these: it traces the users' functions for the argu
 and not the analysis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 import jax
+from jax import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.tracing import is_array
 from jaxmbd.engine.calls.array_types import Type, as_data, from_data, struct_of, types_of
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
-from jaxmbd.engine.upstream.jax_internals import jaxpr_as_fun, settings_of_tracing
+from jaxmbd.engine.upstream.jax_internals import TreeDef, jaxpr_as_fun, settings_of_tracing
 
 # A function that was given a value of its own to see, and asked for it: it is called as it is.
 _ASKS = (
@@ -38,12 +39,12 @@ class Placeholder:
 class UserFunction:
     """A user's function, with all calls of it that were traced."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.function = function
-        self.calls: dict[Any, UserCall] = {}
+        self.calls: dict[tuple[Hashable, ...], UserCall] = {}
         self.is_alone = True  # whether all of its calls are known by the types of their arguments
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: object, **named: object) -> Any:
         """Call it, as the jaxpr that it becomes."""
         leaves, tree = jax.tree.flatten((arguments, named))
         arrays = [x for x in leaves if is_array(x)]
@@ -54,7 +55,7 @@ class UserFunction:
             return self.function(*arguments, **named)
         return call(arrays)
 
-    def call(self, tree: Any, others: tuple[Any, ...], types: tuple[Type, ...]) -> "UserCall":
+    def call(self, tree: TreeDef, others: tuple[object, ...], types: tuple[Type, ...]) -> "UserCall":
         """What it becomes for arguments of this structure, with these leaves and arrays of these types."""
         key = settings_of_tracing(), tree, tuple((type(x), x) for x in others), types
         try:
@@ -65,7 +66,7 @@ class UserFunction:
             found = self.calls[key] = UserCall(self.function, tree, others, types)
         return found
 
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[list[object]]:
         """All calls, each as its arguments and what it computes, as JSON data.
 
         Raises:
@@ -94,22 +95,24 @@ class _NotAloneError(Exception):
 class UserCall:
     """What a user's function becomes for arguments of given types."""
 
-    def __init__(self, function: Callable[..., Any], tree: Any, others: Sequence[Any], types: Sequence[Type]) -> None:
+    def __init__(
+        self, function: Callable[..., object], tree: TreeDef, others: Sequence[object], types: Sequence[Type]
+    ) -> None:
         self._tree, self._others, self._types = tree, others, types
 
-        def of_arrays(*arrays: Any) -> list[Any]:
+        def of_arrays(*arrays: Array) -> list[Array]:
             values = iter(arrays)
             arguments, named = jax.tree.unflatten(tree, [next(values) if x is ARRAY else x for x in others])
             results, structure = jax.tree.flatten(function(*arguments, **named))
             self._like = jax.tree.unflatten(structure, [ARRAY if is_array(x) else x for x in results])
             return [x for x in results if is_array(x)]
 
-        self._like: Any = None
+        self._like: object = None
         self._jaxpr = jax.make_jaxpr(of_arrays)(*map(struct_of, types))
         if not is_concrete(self._jaxpr.consts):
             raise _NotAloneError
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def __call__(self, arrays: Sequence[Array]) -> Any:
         """The results for arrays of these types."""
         found, (leaves, structure) = iter(jaxpr_as_fun(self._jaxpr)(*arrays)), jax.tree.flatten(self._like)
         return jax.tree.unflatten(structure, [next(found) if x is ARRAY else x for x in leaves])
@@ -124,7 +127,7 @@ class UserCall:
         return (identity_of(self._jaxpr, derivatives=True) + identity_of(self._like)).hex()
 
     @property
-    def arguments(self) -> Any:
+    def arguments(self) -> list[object]:
         """Its arguments as JSON data.
 
         Raises:
@@ -140,7 +143,7 @@ class UserCall:
 _functions: WeakValueDictionary[int, UserFunction] = WeakValueDictionary()
 
 
-def is_users(leaf: Any) -> bool:
+def is_users(leaf: object) -> TypeGuard[Callable[..., object]]:
     """True for a function, or another object that can be called, whose code is not that of a known library alone."""
     if not callable(leaf) or isinstance(leaf, type | UserFunction):
         return False
@@ -151,7 +154,7 @@ def is_users(leaf: Any) -> bool:
     return False
 
 
-def watched(leaf: Any) -> Any:
+def watched(leaf: object) -> object:
     """A user's function as a `UserFunction`, always the same; anything else as it is."""
     if not is_users(leaf):
         return leaf
@@ -161,6 +164,6 @@ def watched(leaf: Any) -> Any:
     return found
 
 
-def plain(leaf: Any) -> Any:
+def plain(leaf: object) -> object:
     """The function of a `UserFunction`; anything else as it is."""
     return leaf.function if isinstance(leaf, UserFunction) else leaf

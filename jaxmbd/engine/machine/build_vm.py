@@ -7,14 +7,15 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from jaxmbd.engine.machine.c_library import NATIVE, CLibrary, cause
 from jaxmbd.engine.machine.prebuilt import InstructionSet, load_prebuilt
 from jaxmbd.engine.program.opcodes import EVALUATE
+from jaxmbd.engine.upstream.jax_internals import ShapedArray
 from jaxmbd.errors import SolveError
 
 _WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
@@ -106,15 +107,18 @@ def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.nda
     return order[: library.jaxmbd_postorder(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]
 
 
-def call_vm(name: str, dtype: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray]:
+def call_vm(
+    name: str, dtype: DTypeLike, operands: Sequence[ArrayLike], results: Sequence[jax.ShapeDtypeStruct | ShapedArray]
+) -> list[np.ndarray]:
     """Run a sweep of the virtual machine on arrays."""
     kind, failure = ctypes.c_int64(SWEEPS[name][0]), ctypes.c_char_p()
-    operands = [np.ascontiguousarray(x) for x in operands]
-    return _call("jaxmbd_call_motion", dtype, (kind,), operands, results, failure)
+    inputs = [np.ascontiguousarray(x) for x in operands]
+    return _call("jaxmbd_call_motion", dtype, (kind,), inputs, results, failure)
 
 
 def call_program(
-    key: int, batch: int, dtype: Any, operands: Sequence[Any], results: Sequence[Any]
+    key: int, batch: int, dtype: DTypeLike, operands: Sequence[ArrayLike],
+    results: Sequence[jax.ShapeDtypeStruct | ShapedArray],
 ) -> list[np.ndarray]:  # fmt: skip
     """Run a registered program on arrays, of which some have a leading axis for a batch, if `batch` is not zero."""
     numbers = ctypes.c_uint64(key), ctypes.c_int64(batch)
@@ -122,7 +126,8 @@ def call_program(
 
 
 def _call(
-    name: str, dtype: Any, numbers: Sequence[Any], inputs: list[Any], results: Sequence[Any],
+    name: str, dtype: DTypeLike, numbers: Sequence[ctypes.c_int64 | ctypes.c_uint64], inputs: Sequence[np.ndarray],
+    results: Sequence[jax.ShapeDtypeStruct | ShapedArray],
     failure: ctypes.c_char_p | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Call a function of the virtual machine, whose results have the given types; it may give a reason of `failure`.

@@ -36,6 +36,7 @@ def watch(programs: dict[int, Program]) -> None:
     reading, _pipe = os.pipe()
     library.jaxmbd_watch(_pipe, ctypes.c_int64(choice.INTERPRETED))
     threading.Thread(target=_serve, args=(library, reading, programs), name="jaxmbd compiler", daemon=True).start()
+    # A forked process has no such thread: its machine would write to a pipe that nobody reads.
     os.register_at_fork(after_in_child=lambda: library.jaxmbd_watch(-1, ctypes.c_int64(choice.INTERPRETED)))
 
 

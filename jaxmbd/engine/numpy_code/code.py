@@ -7,7 +7,7 @@ places of its operands and results among the values.
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -18,8 +18,10 @@ import numpy as np
 from jaxmbd.arrays import constant
 from jaxmbd.engine.machine.build_vm import call_program, call_vm
 from jaxmbd.engine.numpy_code.functions import FUNCTIONS, SEVERAL
+from jaxmbd.engine.program.equation import Operation
 
-Instruction = tuple[str, dict[str, Any], list[int], list[int]]  # name, attributes, operands, results
+Instruction = tuple[str, dict[str, object], list[int], list[int]]  # name, attributes, operands, results
+ArrayTypes = list[tuple[list[int], str]]  # shape and dtype of each, as in JSON
 
 
 UNLIMITED = sys.maxsize  # instructions
@@ -81,19 +83,20 @@ class NumpyCode:
         )  # fmt: skip
 
     @cached_property
-    def _steps(self) -> list[Any]:
+    def _steps(self) -> list[tuple[Operation, bool, bool, list[int], list[int]]]:
         """For each instruction its function, whether it needs the budget, whether it has one result; its places."""
         return [
-            (_function(name, attributes), name in _CONTROL, name not in _SEVERAL, *places)
-            for name, attributes, *places in self.instructions
+            (_function(name, attributes), name in _CONTROL, name not in _SEVERAL, operands, results)
+            for name, attributes, operands, results in self.instructions
         ]
 
-    def __call__(self, arguments: Sequence[Any], budget: Budget) -> list[Any]:
+    def __call__(self, arguments: Sequence[np.ndarray | None], budget: Budget) -> list[np.ndarray]:
         """Run the instructions.
 
         Raises:
             StoppedError: If the budget does not allow that.
         """
+        # In advance and at once: a lap that does not fit is not begun, and nothing is counted at each instruction.
         budget.spend(self.cost)
         values: list[Any] = [*self.constants, *arguments, *[None] * (self.count - len(self.constants) - self.arguments)]
         for function, is_control, is_single, operands, results in self._steps:
@@ -107,7 +110,7 @@ class NumpyCode:
         return [values[k] for k in self.results]
 
 
-def run(code: NumpyCode, arrays: Sequence[Any], budget: Budget) -> list[jax.Array]:
+def run(code: NumpyCode, arrays: Sequence[np.ndarray | jax.Array], budget: Budget) -> list[jax.Array]:
     """Run a code on arrays of JAX or NumPy; the results are arrays of JAX.
 
     Raises:
@@ -122,7 +125,7 @@ def run(code: NumpyCode, arrays: Sequence[Any], budget: Budget) -> list[jax.Arra
 def plain(code: NumpyCode, arrays: list[np.ndarray]) -> dict[str, Any]:
     """A code as JSON data, which refers to its constants by their indices in `arrays`, to which they are appended."""
 
-    def attribute(value: Any) -> Any:
+    def attribute(value: object) -> object:
         if isinstance(value, NumpyCode):
             return {"code": plain(value, arrays)}
         return [attribute(x) for x in value] if isinstance(value, list) else value
@@ -144,12 +147,12 @@ def code_from(fields: dict[str, Any], arrays: Sequence[np.ndarray]) -> NumpyCode
         Exception: If the data cannot be the result of `plain`.
     """
 
-    def attribute(value: Any) -> Any:
+    def attribute(value: object) -> object:
         if isinstance(value, dict):
             return code_from(value["code"], arrays)
         return [attribute(x) for x in value] if isinstance(value, list) else value
 
-    instructions: list[Any] = [
+    instructions = [
         (name, {key: attribute(x) for key, x in attributes.items()}, *places)
         for name, attributes, *places in fields["instructions"]
     ]
@@ -162,7 +165,9 @@ def code_from(fields: dict[str, Any], arrays: Sequence[np.ndarray]) -> NumpyCode
 # --- control flow and calls -------------------------------------------------------------------------------
 
 
-def _while(*operands: Any, condition: NumpyCode, body: NumpyCode, counts: list[int], budget: Budget) -> list[Any]:
+def _while(
+    *operands: np.ndarray, condition: NumpyCode, body: NumpyCode, counts: list[int], budget: Budget
+) -> list[np.ndarray]:
     first, second = counts[0], sum(counts)
     known, constants, state = operands[:first], operands[first:second], list(operands[second:])
     while (going := np.asarray(condition([*known, *state], budget)[0])).any():
@@ -171,12 +176,15 @@ def _while(*operands: Any, condition: NumpyCode, body: NumpyCode, counts: list[i
     return state
 
 
-def _where(going: np.ndarray, new: Any, old: Any) -> Any:
+def _where(going: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
     """The new value in the instances of a batch that go on, the old one in the others."""
     return np.where(going.reshape(going.shape + (1,) * (np.ndim(new) - going.ndim)), new, old)
 
 
-def _scan(*operands: Any, body: NumpyCode, counts: list[int], length: int, reverse: bool, rows: Any, budget: Budget):
+def _scan(
+    *operands: np.ndarray, body: NumpyCode, counts: list[int], length: int, reverse: bool, rows: ArrayTypes,
+    budget: Budget,
+) -> list[np.ndarray]:  # fmt: skip
     constants, state = operands[: counts[0]], list(operands[counts[0] : sum(counts)])
     arrays = operands[sum(counts) :]
     stacked = [np.empty((length, *shape), kind) for shape, kind in rows]
@@ -188,28 +196,28 @@ def _scan(*operands: Any, body: NumpyCode, counts: list[int], length: int, rever
     return [*state, *stacked]
 
 
-def _cond(index: Any, *operands: Any, branches: list[NumpyCode], budget: Budget) -> list[Any]:
+def _cond(index: np.ndarray, *operands: np.ndarray, branches: list[NumpyCode], budget: Budget) -> list[np.ndarray]:
     return branches[max(0, min(int(index), len(branches) - 1))](operands, budget)
 
 
-def _program(*operands: Any, key: int, batch: int, results: Any, dtype: str) -> list[Any]:
+def _program(*operands: np.ndarray, key: int, batch: int, results: ArrayTypes, dtype: str) -> list[np.ndarray]:
     return call_program(key, batch, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
 
 
-def _motion(*operands: Any, name: str, results: Any, dtype: str) -> list[Any]:
+def _motion(*operands: np.ndarray, name: str, results: ArrayTypes, dtype: str) -> list[np.ndarray]:
     return call_vm(name, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
 
 
-def _stop(*_: Any, budget: Budget) -> list[Any]:
+def _stop(*_: np.ndarray, budget: Budget) -> list[np.ndarray]:
     """In place of what NumPy code cannot express, in a branch that is hardly ever taken, such as raising an error."""
     raise StoppedError
 
 
-_CONTROL: dict[str, Callable[..., Any]] = {"while": _while, "scan": _scan, "cond": _cond, "stop": _stop}
-_CALLS: dict[str, Callable[..., Any]] = {"program": _program, "motion": _motion}
+_CONTROL: dict[str, Operation] = {"while": _while, "scan": _scan, "cond": _cond, "stop": _stop}
+_CALLS: dict[str, Operation] = {"program": _program, "motion": _motion}
 _SEVERAL = {*_CONTROL, *_CALLS, *SEVERAL}
 
 
-def _function(name: str, attributes: dict[str, Any]) -> Callable[..., Any]:
+def _function(name: str, attributes: dict[str, object]) -> Operation:
     function = _CONTROL.get(name) or _CALLS.get(name) or FUNCTIONS[name]
     return partial(function, **attributes) if attributes else function

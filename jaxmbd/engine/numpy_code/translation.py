@@ -3,22 +3,29 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode
 from jaxmbd.engine.numpy_code.functions import FUNCTIONS, OF_MATRICES
 from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
     Literal,
+    Primitive,
+    Var,
+    aval_of,
     called,
     expansion,
     linear_solve_operands,
     replaces,
     scan_counts,
+    types_of_operands,
 )
 from jaxmbd.engine.upstream.primitives import CALLS, PRIMITIVES, SCATTERS, is_as_known
 
@@ -27,7 +34,7 @@ class UnsupportedError(Exception):
     """The function does something that NumPy code does not express."""
 
 
-def numpy_code(jaxpr: Any) -> NumpyCode:
+def numpy_code(jaxpr: ClosedJaxpr) -> NumpyCode:
     """Translate a closed jaxpr.
 
     Raises:
@@ -36,7 +43,7 @@ def numpy_code(jaxpr: Any) -> NumpyCode:
     return Translator(()).code(jaxpr)
 
 
-def evaluated(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+def evaluated(function: Callable[..., ArrayLike], *arrays: np.ndarray) -> list[np.ndarray]:
     """The results of a function for arrays of NumPy, with nothing compiled, also while another function is traced.
 
     Raises:
@@ -46,7 +53,11 @@ def evaluated(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndar
     return code(arrays, Budget(UNLIMITED))
 
 
-CALL_RULES: dict[str, Callable[..., Any]] = {}  # rules for primitives of layers above: (translator, equation, operands)
+# From an equation and the places of its operands to those of its results.
+Rule: TypeAlias = Callable[["Translator", JaxprEqn, list[int]], list[int]]
+
+# Of primitives of the floors above, which put theirs here: NumPy code must not know what a program or a motion is.
+CALL_RULES: dict[str, Rule] = {}
 
 
 class Translator:
@@ -59,7 +70,7 @@ class Translator:
         self._within, self._is_branch = within, is_branch
         self._constants, self._instructions, self._count, self._cost = [], [], 0, 0
 
-    def code(self, jaxpr: Any) -> NumpyCode:
+    def code(self, jaxpr: ClosedJaxpr) -> NumpyCode:
         """The code of a closed jaxpr."""
         arguments = [self._new() for _ in jaxpr.jaxpr.invars]
         results = self.inline(jaxpr, arguments)
@@ -70,14 +81,14 @@ class Translator:
         total = count + self._count
         return NumpyCode(self._constants, len(arguments), total, self._cost, instructions, results, types)
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: ArrayLike) -> int:
         """The number of a constant."""
         if not is_concrete(value):
             raise UnsupportedError("It closes over a tracer.")
         self._constants.append(np.asarray(value))
         return -len(self._constants)
 
-    def emit(self, name: str, operands: Sequence[int], results: int = 1, /, **attributes: Any) -> list[int]:
+    def emit(self, name: str, operands: Sequence[int], results: int = 1, /, **attributes: object) -> list[int]:
         """Append an instruction; return the numbers of its results."""
         places = [self._new() for _ in range(results)]
         self._instructions.append((name, attributes, list(operands), places))
@@ -88,17 +99,17 @@ class Translator:
         self._count += 1
         return self._count - 1
 
-    def nested(self, jaxpr: Any, is_branch: bool = False) -> NumpyCode:
+    def nested(self, jaxpr: ClosedJaxpr, is_branch: bool = False) -> NumpyCode:
         """The code of a jaxpr that an instruction runs; `is_branch`: only if a condition holds."""
         return Translator(self._within, self._is_branch or is_branch).code(jaxpr)
 
-    def inline(self, jaxpr: Any, operands: Sequence[int]) -> list[int]:
+    def inline(self, jaxpr: ClosedJaxpr, operands: Sequence[int]) -> list[int]:
         """Translate a closed jaxpr in place."""
         inner, constants = jaxpr.jaxpr, jaxpr.consts
-        places: dict[Any, int] = dict(zip(inner.invars, operands, strict=True))
+        places: dict[Var, int] = dict(zip(inner.invars, operands, strict=True))
         places |= {var: self.constant(x) for var, x in zip(inner.constvars, constants, strict=True)}
 
-        def read(x: Any) -> int:
+        def read(x: Var | Literal) -> int:
             return self.constant(np.asarray(x.val, _dtype(x.aval))) if isinstance(x, Literal) else places[x]
 
         for equation in inner.eqns:
@@ -106,36 +117,37 @@ class Translator:
             places |= dict(zip(equation.outvars, found, strict=True))
         return [read(x) for x in inner.outvars]
 
-    def _equation(self, equation: Any, operands: list[int]) -> list[int]:
+    def _equation(self, equation: JaxprEqn, operands: list[int]) -> list[int]:
         name, params = equation.primitive.name, equation.params
+        # A key of random numbers is no array of NumPy, though it may be an argument that nothing reads (`run`).
         for var in (*equation.invars, *equation.outvars):
             _dtype(var.aval)
+        # Loops and branches have the effects of what is in them, which is asked when their bodies are translated.
         if equation.effects and name not in ("while", "scan", "cond"):
             raise UnsupportedError(f"{name} has effects.")
         rule = CALL_RULES.get(name) or _RULES.get(name)
         if rule is not None:
             return rule(self, equation, operands)
         if name in FUNCTIONS and is_as_known(params):
+            # Only those that rules read: others may be objects of JAX, which could not be stored.
             attributes = {key: _plain(params[key]) for key in PRIMITIVES[name]}
             if name in OF_MATRICES:
-                self._cost += math.prod(equation.invars[0].aval.shape[:-2])
+                self._cost += math.prod(aval_of(equation.invars[0]).shape[:-2])
             return self.emit(name, operands, len(equation.outvars), **attributes)
         if "_prim" in params:
-            types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
-            return self.inline(expansion(params, types), operands)
+            return self.inline(expansion(params, types_of_operands(equation)), operands)
         if name in CALLS:
             return self.inline(_closed(called(name, params)), operands)
         return self.expand(equation, equation.primitive.impl, operands)
 
-    def expand(self, equation: Any, function: Callable[..., Any], operands: list[int]) -> list[int]:
+    def expand(self, equation: JaxprEqn, function: Callable[..., object], operands: list[int]) -> list[int]:
         """Trace a function that defines a primitive, and translate it in place."""
         name = equation.primitive.name
         if name in ("pure_callback", "ffi_call") and self._is_branch:  # both of an error
             return self.emit("stop", operands, len(equation.outvars))
         if name in self._within or "callback" in name or not _is_ours(equation.primitive):
             raise UnsupportedError(f"There is no rule for {name}.")
-        types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
-        jaxpr = jax.make_jaxpr(partial(function, **equation.params))(*types)
+        jaxpr = jax.make_jaxpr(partial(function, **equation.params))(*types_of_operands(equation))
         self._within = (*self._within, name)
         try:
             return self.inline(jaxpr, operands)
@@ -143,25 +155,25 @@ class Translator:
             self._within = self._within[:-1]
 
 
-def _is_ours(primitive: Any) -> bool:
+def _is_ours(primitive: Primitive) -> bool:
     """True unless it is a primitive of JAX, whose implementation is to compile it."""
     implementation = primitive.impl
     name = getattr(getattr(implementation, "func", implementation), "__name__", "")
     return name not in ("apply_primitive", "_call_impl")
 
 
-def _closed(jaxpr: Any) -> Any:
+def _closed(jaxpr: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-def _dtype(aval: Any) -> str:
+def _dtype(aval: object) -> str:
     dtype = getattr(aval, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind not in "biufc":
         raise UnsupportedError(f"{aval} is no array of NumPy.")
     return dtype.name
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """An attribute as plain data."""
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return np.dtype(value).name
@@ -177,18 +189,18 @@ def _plain(value: Any) -> Any:
     raise UnsupportedError(f"{value!r} is no plain data.")
 
 
-def _types(variables: Sequence[Any]) -> list[list[Any]]:
-    return [[list(x.aval.shape), _dtype(x.aval)] for x in variables]
+def _types(variables: Sequence[Var]) -> list[list[Any]]:
+    return [[list(aval_of(x).shape), _dtype(x.aval)] for x in variables]
 
 
-def _while_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _while_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     p = equation.params
     codes = {"condition": at.nested(p["cond_jaxpr"]), "body": at.nested(p["body_jaxpr"])}
     counts = [p["cond_nconsts"], p["body_nconsts"]]
     return at.emit("while", operands, len(equation.outvars), counts=counts, **codes)
 
 
-def _scan_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _scan_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     p, counts = equation.params, list(scan_counts(equation.params))
     body, stacked = _closed(p["jaxpr"]), equation.outvars[counts[1] :]
     rows = [[shape[1:], kind] for shape, kind in _types(stacked)]
@@ -196,30 +208,30 @@ def _scan_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     return at.emit("scan", operands, len(equation.outvars), body=at.nested(body), counts=counts, rows=rows, **flags)
 
 
-def _cond_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _cond_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     branches = [at.nested(_closed(x), is_branch=True) for x in equation.params["branches"]]
     return at.emit("cond", operands, len(equation.outvars), branches=branches)
 
 
-def _linear_solve_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _linear_solve_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     solve, constants, start = linear_solve_operands(equation.params)
     return at.inline(_closed(solve), [*operands[constants], *operands[start:]])
 
 
-def _dot_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _dot_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     contracted, batched = _plain(equation.params["dimension_numbers"])
     dtype = _dtype(equation.outvars[0].aval)
     return at.emit("dot_general", operands, contracted=contracted, batched=batched, dtype=dtype)
 
 
-def _scatter_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _scatter_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     params, name = equation.params, equation.primitive.name
     if name == "scatter" and not replaces(params):
         raise UnsupportedError("A scatter of a function.")
     return at.emit(name, operands, **{key: _plain(params[key]) for key in ("dimension_numbers", "mode")})
 
 
-def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _platform_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     """The number of the branch that is for this platform."""
     groups = list(enumerate(equation.params["platforms"]))
     default = [k for k, platforms in groups if platforms is None]
@@ -227,20 +239,20 @@ def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[i
     return [at.constant(np.int32((ours or default)[0]))]
 
 
-def _empty_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+def _empty_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     """Memory that is written before it is read, such as the rows of a scan."""
-    aval = equation.outvars[0].aval
+    aval = aval_of(equation.outvars[0])
     return [at.constant(np.zeros(aval.shape, _dtype(aval)))]
 
 
-def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
-    if equation.params.get("axis", -1) not in (-1, equation.invars[0].aval.ndim - 1):
+def _top_k_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
+    if equation.params.get("axis", -1) not in (-1, aval_of(equation.invars[0]).ndim - 1):
         raise UnsupportedError("top_k along another axis.")
     kind = _dtype(equation.outvars[1].aval)
     return at.emit("top_k", operands, 2, k=equation.params["k"], index_dtype=kind)
 
 
-_RULES: dict[str, Callable[..., Any]] = {
+_RULES: dict[str, Rule] = {
     "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
     "dot_general": _dot_rule, "top_k": _top_k_rule,
     "platform_index": _platform_rule, "empty": _empty_rule, "empty2": _empty_rule,

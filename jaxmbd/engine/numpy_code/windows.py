@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import lax
 
+from jaxmbd.engine.program.equation import Arrays, Operation
 from jaxmbd.engine.program.windows import Windows, constant_windows, read_known, window_rules
 
 
@@ -30,13 +31,15 @@ def _assign(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
     x[places] = values
 
 
-_COMBINE: dict[str | None, Callable[..., Any]] = {
+_COMBINE: dict[str | None, Callable[..., None]] = {
     None: _assign, "add": np.add.at, "sub": np.subtract.at, "mul": np.multiply.at, "min": np.minimum.at,
     "max": np.maximum.at,
 }  # fmt: skip
 
 
-def _write(equation: Any, x: Any, windows: Windows, new: Any, drops: bool, name: str | None) -> np.ndarray:
+def _write(
+    equation: Any, x: np.ndarray, windows: Windows, new: np.ndarray, drops: bool, name: str | None
+) -> np.ndarray:
     """Write windows, in order where several write one element."""
     places, inside = constant_windows(equation, windows)
     keep = inside if drops and not inside.all() else ...
@@ -49,9 +52,9 @@ _RULES = window_rules(read_known, _write)
 
 
 def gather(
-    x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Sequence[Any], slice_sizes: Sequence[int], mode: str,
-    fill_value: Any,
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray, indices: np.ndarray, *,
+    dimension_numbers: Sequence[Sequence[int]], slice_sizes: Sequence[int], mode: str, fill_value: float | None,
+) -> np.ndarray | Arrays:  # fmt: skip
     """XLA's gather."""
     params = {
         "dimension_numbers": lax.GatherDimensionNumbers(*map(tuple, dimension_numbers)), "slice_sizes": slice_sizes,
@@ -60,10 +63,13 @@ def gather(
     return _RULES["gather"](_Equation(params, x.dtype), x, indices)
 
 
-def scatter(name: str) -> Callable[..., np.ndarray]:
+def scatter(name: str) -> Operation:
     """One of XLA's scatters."""
 
-    def run(x: Any, indices: Any, updates: Any, *, dimension_numbers: Sequence[Any], mode: str) -> np.ndarray:
+    def run(
+        x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *,
+        dimension_numbers: Sequence[Sequence[int]], mode: str,
+    ) -> np.ndarray | Arrays:  # fmt: skip
         numbers = lax.ScatterDimensionNumbers(*map(tuple, dimension_numbers))
         params = {"dimension_numbers": numbers, "mode": lax.GatherScatterMode[mode], "update_jaxpr": None}
         return _RULES[name](_Equation(params, x.dtype), x, indices, updates)

@@ -1,6 +1,6 @@
 """Rules for arithmetic: elementwise operations, reductions, cumulative operations, and products of matrices."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jax import lax
@@ -82,7 +82,7 @@ def _select_n(equation: Equation, which: np.ndarray, *cases: np.ndarray) -> np.n
     return result
 
 
-def _reduction(name: str, start: Any) -> Rule:
+def _reduction(name: str, start: float) -> Rule:
     def rule(equation: Equation, x: np.ndarray) -> np.ndarray:
         over = tuple(axis % x.ndim for axis in equation.params["axes"])
         free = tuple(axis for axis in range(x.ndim) if axis not in over)
@@ -112,7 +112,9 @@ def _dot_general(equation: Equation, a: np.ndarray, b: np.ndarray) -> np.ndarray
     return equation.builder.contract(left, right).reshape(batch + rows + columns)
 
 
-def _as_matrices(x: np.ndarray, batch: Any, over: Any) -> tuple[np.ndarray, tuple[int, ...], tuple[int, ...]]:
+def _as_matrices(
+    x: np.ndarray, batch: Sequence[int], over: Sequence[int]
+) -> tuple[np.ndarray, tuple[int, ...], tuple[int, ...]]:
     """Arrange an operand as `(batch, free, over)`; also return the shapes of its batch and free axes."""
     free = [axis for axis in range(x.ndim) if axis not in (*over, *batch)]
     shapes = [tuple(x.shape[axis] for axis in axes) for axes in (batch, free, over)]

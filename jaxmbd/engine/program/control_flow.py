@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
-from jaxmbd.engine.upstream.jax_internals import called, expansion, linear_solve_operands, scan_counts
+from jaxmbd.engine.upstream.jax_internals import aval_of, called, expansion, linear_solve_operands, scan_counts
 from jaxmbd.engine.upstream.primitives import CALLS
 
 
@@ -14,7 +14,7 @@ def _call(equation: Equation, *operands: np.ndarray) -> Arrays:
 
 def _expand(equation: Equation, *operands: np.ndarray) -> Arrays:
     """A composite primitive, expanded to the primitives that define it; `searchsorted` is one since jax 0.12."""
-    return equation.interpret(expansion(equation.params, [var.aval for var in equation.source.invars]), list(operands))
+    return equation.interpret(expansion(equation.params, [*map(aval_of, equation.source.invars)]), list(operands))
 
 
 def _cond(equation: Equation, index: np.ndarray, *operands: np.ndarray) -> Arrays:
@@ -23,6 +23,7 @@ def _cond(equation: Equation, index: np.ndarray, *operands: np.ndarray) -> Array
     constant = build.values(index, int)
     if constant is not None:
         return equation.interpret(branches[min(max(int(constant), 0), len(branches) - 1)], list(operands))
+    # All branches run, also where they are not taken: operations have no effects, and what they make is not chosen.
     results = equation.interpret(branches[0], list(operands))
     for k, branch in enumerate(branches[1:], start=1):
         condition = build.apply("ge", index, build.constant(k))
@@ -36,11 +37,12 @@ def _scan(equation: Equation, *operands: np.ndarray) -> Arrays:
     params = equation.params
     length = params["length"]
     n_consts, n_carry = scan_counts(params)
+    # Each lap is written out, so the time to record and the program grow with their number.
     if length > choice.LAPS:
         raise equation.unsupported(f" with {length} laps")
     consts, carry = list(operands[:n_consts]), list(operands[n_consts : n_consts + n_carry])
     sequences = operands[n_consts + n_carry :]
-    output_shapes = [var.aval.shape for var in equation.source.outvars[n_carry:]]
+    output_shapes = [aval_of(var).shape for var in equation.source.outvars[n_carry:]]
     order = range(length)[::-1] if params["reverse"] else range(length)
     outputs: list[Arrays] = []
     for k in order:

@@ -11,30 +11,34 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
+from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, aval_of
 from jaxmbd.errors import MechanismError
 
 Arrays: TypeAlias = list[np.ndarray]
-Rule: TypeAlias = Callable[..., Any]
+# On arrays and the parameters of an equation, or on an `Equation` and arrays; one result or several.
+Operation: TypeAlias = Callable[..., np.ndarray | Arrays]
+Rule: TypeAlias = Operation
 
 
 class AbstractBuilder(abc.ABC):
     """The operations on arrays of scalars of which rules are composed."""
 
     @abc.abstractmethod
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: float) -> object:
         """The scalar of a number or a boolean."""
 
     @abc.abstractmethod
-    def constants(self, array: Any) -> np.ndarray:
+    def constants(self, array: ArrayLike) -> np.ndarray:
         """The scalars of an array of numbers."""
 
     @abc.abstractmethod
-    def values(self, array: Any, dtype: Any) -> np.ndarray | None:
+    def values(self, array: ArrayLike, dtype: DTypeLike) -> np.ndarray | None:
         """The numbers of constants; None if any of the scalars is not a constant."""
 
     @abc.abstractmethod
-    def apply(self, name: str, *operands: Any) -> np.ndarray:
+    def apply(self, name: str, *operands: object) -> np.ndarray:
         """Apply an operation, by its name, elementwise to operands that are broadcast against one another."""
 
     @abc.abstractmethod
@@ -42,7 +46,7 @@ class AbstractBuilder(abc.ABC):
         """`x` to the power of an integer, elementwise."""
 
     @abc.abstractmethod
-    def reduce(self, name: str, x: np.ndarray, start: Any) -> np.ndarray:
+    def reduce(self, name: str, x: np.ndarray, start: float) -> np.ndarray:
         """Reduce the last axis by an associative operation with the neutral element `start`."""
 
     @abc.abstractmethod
@@ -55,8 +59,8 @@ class Equation:
     """One equation of a jaxpr. `interpret` interprets an inner jaxpr; `title` names the traced function in messages."""
 
     builder: Any
-    source: Any
-    interpret: Callable[[Any, Arrays], Arrays]
+    source: JaxprEqn
+    interpret: Callable[[ClosedJaxpr | Jaxpr, Arrays], Arrays]
     title: str
 
     @property
@@ -71,12 +75,12 @@ class Equation:
     @property
     def dtype(self) -> np.dtype:
         """The type of the first result."""
-        return np.dtype(self.source.outvars[0].aval.dtype)
+        return np.dtype(aval_of(self.source.outvars[0]).dtype)
 
     @property
     def operand_dtype(self) -> np.dtype:
         """The type of the first operand."""
-        return np.dtype(self.source.invars[0].aval.dtype)
+        return np.dtype(aval_of(self.source.invars[0]).dtype)
 
     def unsupported(self, detail: str = "") -> MechanismError:
         return MechanismError(
@@ -87,7 +91,7 @@ class Equation:
 
     def evaluate(self, *operands: np.ndarray) -> Arrays:
         """Evaluate the primitive at constant operands by JAX."""
-        avals = [var.aval for var in self.source.invars]
+        avals = [*map(aval_of, self.source.invars)]
         values = [self.builder.values(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]
         if any(value is None for value in values):
             raise self.unsupported(" of something that depends on the inputs" if operands else "")
@@ -105,7 +109,7 @@ class Equation:
         return values
 
 
-def array(scalars: Any) -> np.ndarray:
+def array(scalars: object) -> np.ndarray:
     """Convert to an array; NumPy returns a bare scalar instead of an array without axes."""
     is_numpy = isinstance(scalars, np.ndarray | np.generic)
     return np.asarray(scalars) if is_numpy else np.asarray(scalars, dtype=object)

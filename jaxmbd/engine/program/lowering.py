@@ -1,13 +1,12 @@
 """From a jaxpr to scalar operations: the table of rules, and what applies them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from jaxmbd.engine.program import arithmetic, control_flow, structure, windows
 from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
-from jaxmbd.engine.upstream.jax_internals import Literal
+from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, Literal, Var, aval_of
 from jaxmbd.engine.upstream.primitives import is_as_known
 
 RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES, **control_flow.RULES}
@@ -22,12 +21,12 @@ class Interpreter:
     def __init__(self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule]) -> None:
         self.builder, self.title, self.rules = builder, title, RULES | dict(own_rules)
 
-    def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:
+    def run(self, jaxpr: ClosedJaxpr | Jaxpr, inputs: Arrays) -> Arrays:
         """The results of a jaxpr."""
         # A closed jaxpr holds an open one until jax 0.10, and is the same type from 0.11.
         consts = getattr(jaxpr, "consts", ())
         opened = getattr(jaxpr, "jaxpr", jaxpr)
-        values = dict(zip(opened.invars, inputs, strict=True))
+        values: dict[Var, np.ndarray] = dict(zip(opened.invars, inputs, strict=True))
         values |= {var: self.builder.constants(const) for var, const in zip(opened.constvars, consts, strict=True)}
         for equation in opened.eqns:
             operands = [self._read(values, var) for var in equation.invars]
@@ -35,10 +34,9 @@ class Interpreter:
             values |= zip(equation.outvars, results, strict=True)
         return [self._read(values, var) for var in opened.outvars]
 
-    def _read(self, values: dict[Any, np.ndarray], var: Any) -> np.ndarray:
+    def _read(self, values: dict[Var, np.ndarray], var: Var | Literal) -> np.ndarray:
         if isinstance(var, Literal):
-            aval: Any = var.aval
-            return self.builder.constants(np.asarray(var.val, dtype=aval.dtype))
+            return self.builder.constants(np.asarray(var.val, dtype=aval_of(var).dtype))
         return values[var]
 
     def _apply(self, equation: Equation, operands: Arrays) -> Arrays:

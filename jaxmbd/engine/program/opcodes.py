@@ -1,23 +1,22 @@
 """The opcodes of programs, numbered as in `vm.c`, and NumPy functions that evaluate them at constants."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy
 
 
-def _away_from_zero(x: Any) -> Any:
+def _away_from_zero(x: np.ndarray) -> np.ndarray:
     return np.sign(x) * np.floor(np.abs(x) + 0.5)
 
 
-def _as_float(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_float(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """A comparison or logical function with the results 0.0 and 1.0."""
     return lambda *x: function(*x).astype(float)
 
 
 # In the order of `vm.c`. Booleans are the numbers 0 and 1.
-EVALUATE: dict[str, Callable[..., Any]] = {
+EVALUATE: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

@@ -71,6 +71,7 @@ class Program:
     @cached_property
     def key(self) -> int:
         """A hash of the program's content, by which the virtual machine identifies it; never zero."""
+        # Not of `constant_tables`, which are operands of each call: programs that differ in these alone are one.
         digest = hashlib.sha256()
         for array in self.tables:
             digest.update(array.tobytes())
@@ -102,6 +103,7 @@ def schedule(
     if uniform_inputs:
         is_varying = _dependents(args, _varying_leaves(builder, uniform_inputs))
     varying = operations & is_varying
+    # What is hoisted is run as straight-line code too, which has no instructions with a shared factor (`is_straight`).
     if not hoist:
         op, args = _mark_uniform_factors(op, args, varying, ~is_varying)
     live_out = _uniform_live_out(op, args, varying, ~is_varying, outputs) if uniform_inputs else tables[:0]
@@ -252,9 +254,11 @@ def _cse(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, 
     for first, last in itertools.pairwise(bounds):
         ids = order[first:last]
         operands = same[args[ids]]
+        # The two factors of a multiply-add commute, its summand does not.
         flip = (commutes[ids] | products[ids]) & (operands[:, 0] > operands[:, 1])
         operands[flip, :2] = operands[flip, 1::-1]
         args[ids] = operands
+        # Four numbers of 32 bits as two of 64, so that half as many keys are sorted.
         wide = np.concatenate([op[ids, None], operands], axis=1, dtype=np.int64)
         keys = wide[:, [0, 2]].T * 2**32 + wide[:, [1, 3]].T
         by_key = np.lexsort(keys)

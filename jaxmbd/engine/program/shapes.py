@@ -4,12 +4,11 @@ They are called with the arrays and, as keywords, with the parameters of the equ
 """
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmbd.engine.program.equation import array
+from jaxmbd.engine.program.equation import Operation, array
 
 
 def _reshape(x: np.ndarray, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None) -> np.ndarray:
@@ -23,12 +22,14 @@ def _broadcast(x: np.ndarray, *, shape: Sequence[int], broadcast_dimensions: Seq
     return np.broadcast_to(x.reshape(ones), shape)
 
 
-def _slice(x: np.ndarray, *, start_indices: Any, limit_indices: Any, strides: Any) -> np.ndarray:
+def _slice(
+    x: np.ndarray, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None
+) -> np.ndarray:
     steps = strides or (1,) * x.ndim
     return x[tuple(itertools.starmap(slice, zip(start_indices, limit_indices, steps, strict=True)))]
 
 
-def _pad(x: np.ndarray, value: np.ndarray, *, padding_config: Any) -> np.ndarray:
+def _pad(x: np.ndarray, value: np.ndarray, *, padding_config: Sequence[tuple[int, int, int]]) -> np.ndarray:
     config = padding_config
     spread = [(size - 1) * (gap + 1) + 1 if size else 0 for size, (_, _, gap) in zip(x.shape, config, strict=True)]
     # Padding may be negative: positive padding is added first, and the result is then cut.
@@ -40,7 +41,7 @@ def _pad(x: np.ndarray, value: np.ndarray, *, padding_config: Any) -> np.ndarray
     return padded[keep]
 
 
-SHAPES: dict[str, Callable[..., Any]] = {
+SHAPES: dict[str, Operation] = {
     "reshape": _reshape,
     "broadcast_in_dim": _broadcast,
     "slice": _slice,

@@ -6,9 +6,11 @@ emitted for whole arrays at once, millions of values in a few seconds. Zeros and
 structural zeros of matrices cost nothing: `0 x = 0` even where `x` could be infinite, as in `graph/`.
 """
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from jaxmbd.engine.program.equation import AbstractBuilder
 from jaxmbd.engine.program.opcodes import EVALUATE, GATHER, INPUT, NUMBER
@@ -40,9 +42,9 @@ class SSABuilder(AbstractBuilder):
         self._op = np.empty(1024, np.int16)
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; NaN for the rest
-        self._is_constant = np.zeros(1024, bool)
+        self._is_constant: np.ndarray = np.zeros(1024, bool)
         self._constants: dict[float, int] = {}  # the ids of the constants so far
-        self.cache: dict[Any, Any] = {}  # results that lowering rules share between equations
+        self.cache: dict[Hashable, Any] = {}  # results that lowering rules share between equations
         self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
         self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand
@@ -79,14 +81,14 @@ class SSABuilder(AbstractBuilder):
     def _leaves(self, count: int) -> ValueIds:
         return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: float) -> int:
         """The value id of a number."""
         number = float(value) + 0.0  # minus zero is zero
         if number not in self._constants:
             self._new_constants([number])
         return self._constants[number]
 
-    def constants(self, array: Any) -> ValueIds:
+    def constants(self, array: ArrayLike) -> ValueIds:
         """The value ids of an array of numbers; equal numbers share one id."""
         numbers = np.asarray(array)
         if numbers.size == 1:
@@ -103,14 +105,14 @@ class SSABuilder(AbstractBuilder):
         self._value[ids], self._is_constant[ids] = numbers, True
         self._constants |= zip(numbers, ids.tolist(), strict=True)
 
-    def values(self, array: Any, dtype: Any) -> np.ndarray | None:
+    def values(self, array: ArrayLike, dtype: DTypeLike) -> np.ndarray | None:
         """The numbers of constants; None if any of the values is not a constant."""
         ids = np.asarray(array)
         return np.asarray(self._value[ids], dtype=dtype) if self._is_constant[ids].all() else None
 
     # --- operations -------------------------------------------------------------------------------------
 
-    def apply(self, name: str, *operands: Any) -> ValueIds:
+    def apply(self, name: str, *operands: object) -> ValueIds:
         if name in _SWAPPED:
             name, operands = _SWAPPED[name], operands[::-1]
         arrays = [np.asarray(x, np.int32) for x in operands]
@@ -122,7 +124,7 @@ class SSABuilder(AbstractBuilder):
         """Fold constants and identities, and emit what remains."""
         if not len(operands[0]):
             return operands[0]
-        constant: Any = self._is_constant[operands[0]]
+        constant = self._is_constant[operands[0]]
         for x in operands[1:]:
             constant = constant & self._is_constant[x]
         is_any_constant = constant.any()
@@ -276,7 +278,7 @@ class SSABuilder(AbstractBuilder):
         result[places] = ids
         return result
 
-    def reduce(self, name: str, x: ValueIds, start: Any) -> ValueIds:
+    def reduce(self, name: str, x: ValueIds, start: float) -> ValueIds:
         """Reduce the last axis by an associative operation, pairwise."""
         size = int(np.prod(x.shape[:-1], dtype=int))
         if name == "add":

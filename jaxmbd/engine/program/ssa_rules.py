@@ -4,13 +4,11 @@ Evenly spaced elements of an input, and constants, are read by a gather of the v
 among other values a tree of selects chooses.
 """
 
-from typing import Any
-
 import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.arithmetic import truncate
-from jaxmbd.engine.program.equation import Equation, Rule
+from jaxmbd.engine.program.equation import Arrays, Equation, Rule
 from jaxmbd.engine.program.opcodes import GATHER, INPUT, NAMES, NUMBER
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.windows import Windows, combine, read_known, window_rules, write_known
@@ -18,7 +16,7 @@ from jaxmbd.engine.program.windows import Windows, combine, read_known, window_r
 _SMALL = 2**16  # bound of a constant integer factor, with which products of indices stay exact
 
 
-def _mul(equation: Equation, a: ValueIds, b: ValueIds) -> Any:
+def _mul(equation: Equation, a: ValueIds, b: ValueIds) -> ValueIds | Arrays:
     """A product. Integers, which overflow in JAX, are multiplied by small constants only, as in index arithmetic."""
     if np.issubdtype(equation.operand_dtype, np.integer):
         constants = [numbers for x in (a, b) if (numbers := equation.builder.values(x, float)) is not None]
@@ -27,7 +25,7 @@ def _mul(equation: Equation, a: ValueIds, b: ValueIds) -> Any:
     return equation.builder.apply("mul", a, b)
 
 
-def _convert(equation: Equation, x: ValueIds) -> Any:
+def _convert(equation: Equation, x: ValueIds) -> ValueIds | Arrays:
     before, after = equation.operand_dtype, equation.dtype
     if after == np.bool_:
         return equation.builder.apply("ne", x, ZERO)
@@ -36,7 +34,7 @@ def _convert(equation: Equation, x: ValueIds) -> Any:
     return truncate(equation.builder, x) if np.issubdtype(after, np.integer) else equation.evaluate(x)
 
 
-def _read(equation: Equation, x: ValueIds, windows: Windows, fill: Any) -> ValueIds:
+def _read(equation: Equation, x: ValueIds, windows: Windows, fill: object) -> ValueIds:
     if equation.builder.values(windows.starts, int) is not None:
         return read_known(equation, x, windows, fill)
     builder = equation.builder

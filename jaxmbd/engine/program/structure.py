@@ -1,16 +1,13 @@
 """Rules for structural primitives, which rearrange elements without changing them."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from jaxmbd.engine.program.equation import Arrays, Equation, Rule
+from jaxmbd.engine.program.equation import Arrays, Equation, Operation, Rule
 from jaxmbd.engine.program.shapes import SHAPES
 from jaxmbd.engine.upstream.primitives import PRIMITIVES
 
 
-def _rearranged(function: Callable[..., Any]) -> Rule:
+def _rearranged(function: Operation) -> Rule:
     def rule(equation: Equation, *x: np.ndarray) -> np.ndarray | Arrays:
         return function(*x, **{name: equation.params[name] for name in PRIMITIVES[equation.name]})
 
@@ -24,6 +21,7 @@ def _identity(equation: Equation, *operands: np.ndarray) -> Arrays:
 def _reduced_precision(equation: Equation, x: np.ndarray) -> np.ndarray | Arrays:
     """The numbers themselves, if nothing is taken from them."""
     exponent, mantissa = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    # A program has one precision: what really loses digits is left to XLA, unless it is a constant.
     has = np.finfo(equation.dtype)
     return x if exponent >= has.nexp and mantissa >= has.nmant else equation.evaluate(x)
 

@@ -17,6 +17,8 @@ class Pattern:
 
     def __init__(self, n: int, rows: np.ndarray, columns: np.ndarray) -> None:
         self.n, self.rows, self.columns = n, rows, columns
+        # A parameter of primitives, which JAX hashes and compares: by its content, since each mechanism makes a new
+        # one.
         self._key = (n, rows.tobytes(), columns.tobytes())
 
     def __hash__(self) -> int:

@@ -1,9 +1,9 @@
 """Rules for primitives that read and write windows of an array: dynamic slices, `gather` and `scatter`."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import lax
@@ -30,7 +30,7 @@ class Windows(NamedTuple):
         """The strides of the array in elements."""
         return _layout(self.sizes, self.shape)[1]
 
-    def places(self, first: Any) -> np.ndarray:
+    def places(self, first: np.ndarray) -> np.ndarray:
         """The flat indices of all elements of the windows, from the flat index `first` of their first elements."""
         return np.reshape(first, np.shape(first) + (1,) * len(self.sizes)) + _layout(self.sizes, self.shape)[2]
 
@@ -44,7 +44,7 @@ def _layout(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[np.ndarray,
     return room, strides, within
 
 
-def window_rules(read: Rule, write: Rule) -> dict[str, Rule]:
+def window_rules(read: Callable[..., np.ndarray], write: Callable[..., np.ndarray]) -> dict[str, Rule]:
     """The rules of all window primitives, from a function that reads windows and one that writes them.
 
     `read(equation, x, windows, fill)` returns their content `(..., *sizes)`; windows that are partly out of bounds are
@@ -107,7 +107,9 @@ def _stacked(equation: Equation, indices: tuple[np.ndarray, ...]) -> np.ndarray:
     return np.stack(indices) if indices else equation.builder.constants(np.zeros(0))
 
 
-def _starts(equation: Equation, indices: np.ndarray, axes: Any, batching: Any, count: int) -> np.ndarray:
+def _starts(
+    equation: Equation, indices: np.ndarray, axes: Sequence[int], batching: Sequence[Sequence[int]], count: int
+) -> np.ndarray:
     """The start indices of windows: along some axes from `indices`, along the batching axes the batch index."""
     starts = np.array(equation.builder.constants(np.zeros((*indices.shape[:-1], count), dtype=int)))
     starts[..., list(axes)] = indices
@@ -121,7 +123,7 @@ def _mode(equation: Equation) -> lax.GatherScatterMode:
     return lax.GatherScatterMode.from_any(equation.params["mode"])
 
 
-def _fill(equation: Equation) -> Any:
+def _fill(equation: Equation) -> object:
     """The element that `gather` returns out of bounds: its `fill_value`, or JAX's default for the type."""
     fill_value = equation.params["fill_value"]
     if fill_value is not None:
@@ -137,7 +139,7 @@ def _fill(equation: Equation) -> Any:
 # --- at constant indices ----------------------------------------------------------------------------------
 
 
-def read_known(equation: Equation, x: np.ndarray, windows: Windows, fill: Any) -> np.ndarray:
+def read_known(equation: Equation, x: np.ndarray, windows: Windows, fill: object) -> np.ndarray:
     """Read windows at constant indices."""
     places, inside = constant_windows(equation, windows)
     result = x.reshape(-1)[places]

@@ -4,7 +4,8 @@ JAX may change these at any minor version, which is why `pyproject.toml` caps it
 and `tests/test_upstream.py` fails with that sentence when one of them is gone.
 """
 
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 from jax._src import dispatch
@@ -14,8 +15,10 @@ from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.custom_partitioning import custom_partitioning as custom_partitioning
 from jax.extend.core import ClosedJaxpr as ClosedJaxpr
 from jax.extend.core import Jaxpr as Jaxpr
+from jax.extend.core import JaxprEqn as JaxprEqn
 from jax.extend.core import Literal as Literal
 from jax.extend.core import Primitive as Primitive
+from jax.extend.core import Var as Var
 from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
 from jax.interpreters import ad as ad
 from jax.interpreters import batching as batching
@@ -23,6 +26,15 @@ from jax.interpreters import mlir as mlir
 from jax.interpreters import partial_eval as partial_eval
 
 from jaxmbd.engine.upstream.primitives import CALLS
+
+T = TypeVar("T")
+
+# The structure of a pytree, `jax.tree_util.PyTreeDef`, which type checkers take for a variable.
+TreeDef: TypeAlias = Hashable
+# What rules of primitives are given.
+Tangent: TypeAlias = jax.Array | ad.Zero
+Operand: TypeAlias = jax.Array | ad.UndefinedPrimal  # undefined where a primitive is transposed
+BatchedAxes: TypeAlias = Sequence[int | None]
 
 USED = {
     "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
@@ -49,6 +61,9 @@ USED = {
     "jax.interpreters.ad.primitive_transposes": "programs and sweeps have reverse derivatives",
     "jax.interpreters.ad.instantiate_zeros": "tangents that are zero become arrays where a program takes them",
     "jax.interpreters.ad.is_undefined_primal": "transposition sees in which operands a program is linear",
+    "jax.interpreters.ad.UndefinedPrimal": "operands in which a program is linear are told from arrays",
+    "jax.extend.core.Var": "variables of a jaxpr are told from its constants",
+    "jax.interpreters.mlir.LoweringRuleContext": "lowering rules are told for what they lower",
     "jax.interpreters.ad.Zero": "cotangents that are zero are recognised",
     "jax.interpreters.batching.primitive_batchers": "jax.vmap of a program is one call",
     "jax.interpreters.mlir.register_lowering": "primitives are compiled",
@@ -67,7 +82,7 @@ USED = {
 }
 
 
-def freed_when_unused(kind: type) -> Any:
+def freed_when_unused(kind: type[T]) -> type[T]:
     """Let JAX refer weakly to objects of a class that are parameters of primitives.
 
     Its cache of the types of results would else keep the last 2,048 of them, with all that was traced for them.
@@ -100,7 +115,7 @@ def is_x64() -> bool:
     return config.jax_enable_x64
 
 
-def settings_of_tracing() -> tuple[Any, ...]:
+def settings_of_tracing() -> tuple[object, ...]:
     """The settings of JAX that change what a function becomes when it is traced."""
     names = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
     return tuple(getattr(jax.config, f"jax_{name}") for name in names)
@@ -124,12 +139,12 @@ def divide(primitive: Primitive) -> None:
     dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
-def is_partitioned(context: Any) -> bool:
+def is_partitioned(context: mlir.LoweringRuleContext) -> bool:
     """True if what is being lowered will be divided by XLA among the devices of a mesh.
 
     False inside of `jax.shard_map` over the whole mesh, where it has been divided already.
     """
-    axes = context.module_context.axis_context
+    axes: Any = context.module_context.axis_context
     several, mesh = getattr(axes, "num_devices", 1) > 1, getattr(axes, "abstract_mesh", None)
     return several and mesh is not None and axes.device_assignment is not None
 
@@ -150,12 +165,23 @@ def compiled_from(executable: Any, given: Any, results: Any) -> jax.stages.Compi
     return jax.stages.Compiled(executable, [], given, results, no_kwargs=True)
 
 
-def expansion(params: dict[str, Any], types: list[Any]) -> Any:
+def aval_of(variable: Var | Literal | Operand) -> ShapedArray:
+    """The type of a variable or operand: JAX declares it as that of any value, and here are arrays alone."""
+    aval: Any = variable.aval
+    return aval
+
+
+def types_of_operands(equation: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
+    """The types of the operands of an equation, to trace something else for them."""
+    return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in map(aval_of, equation.invars)]
+
+
+def expansion(params: dict[str, Any], types: Sequence[jax.ShapeDtypeStruct | ShapedArray]) -> ClosedJaxpr:
     """The jaxpr of a primitive that JAX defines in terms of others, such as `searchsorted` since jax 0.12."""
     return jax.make_jaxpr(params["_prim"].expand)(*types)
 
 
-def called(name: str, params: dict[str, Any]) -> Any:
+def called(name: str, params: dict[str, Any]) -> ClosedJaxpr | Jaxpr:
     """The jaxpr of the function that one of the primitives of `CALLS` calls."""
     return next(params[key] for key in CALLS[name] if key in params)
 
@@ -175,7 +201,7 @@ def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
     return len(constants), len(carried)
 
 
-def linear_solve_operands(params: dict[str, Any]) -> tuple[Any, slice, int]:
+def linear_solve_operands(params: dict[str, Any]) -> tuple[ClosedJaxpr, slice, int]:
     """Of a `custom_linear_solve`: the jaxpr that solves, the operands that are its constants, and where `b` begins."""
     lengths, jaxprs = params["const_lengths"], params["jaxprs"]
     first = lengths.matvec + lengths.vecmat

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmbd.engine.binding.mesh import BatchAxes
-from jaxmbd.integrate.adjoint.steps import NativeCall
+from jaxmbd.integrate.adjoint.steps import Entry, NativeCall
 
 
 class Batch(NamedTuple):
@@ -72,16 +73,16 @@ class BatchedCall:
         """True if an operand of the primitive differs between instances."""
         return any(self.batches[level].has_axis[k] for level in self._inner)
 
-    def operands(self, together: Sequence[Any]) -> list[Any]:
+    def operands(self, together: Sequence[Entry]) -> list[Entry | np.ndarray]:
         """The operands of the call of the virtual machine."""
         given = (together[k] if isinstance(k, int) else k for k in self.native.operands)
         return [*self.native.settings(self.size), *given]
 
-    def together(self, arrays: Sequence[Any]) -> list[Any]:
+    def together(self, arrays: Sequence[Array]) -> list[Array]:
         """The operands of the primitive with these axes; only those that vary over the instances have theirs."""
         return [self._together(k, x) for k, x in enumerate(arrays)]
 
-    def _together(self, k: int, x: Any) -> Any:
+    def _together(self, k: int, x: Array) -> Array:
         groups = [(self._inner, self.varies(k)), (self._along, bool(self._along) and k >= self.first)]
         if not any(wanted for _, wanted in groups):
             return x
@@ -93,7 +94,7 @@ class BatchedCall:
         leading = [math.prod(self._sizes(levels)) for levels, wanted in groups if wanted]
         return jnp.broadcast_to(x, (*wide, *shape)).reshape(*leading, *shape)
 
-    def apart(self, results: Sequence[Any]) -> list[Any]:
+    def apart(self, results: Sequence[Array]) -> list[Array]:
         """The results in the order of the primitive, with the axes of the batches."""
         sizes, back, apart = self._sizes([*self._inner, *self._along]), np.argsort(self._order).tolist(), []
         for x, like in zip(results, self.native.results, strict=True):
@@ -102,7 +103,9 @@ class BatchedCall:
         return apart if self.native.order is None else [apart[k] for k in self.native.order]
 
 
-def batched_call(name: str, operands: int, batches: Batches, many: int | None, settings: Any) -> BatchedCall | None:
+def batched_call(
+    name: str, operands: int, batches: Batches, many: int | None, settings: dict[str, Any]
+) -> BatchedCall | None:
     """The call for a primitive with so many operands; None if there is none.
 
     Directions of tangents share what they have in common if there are `many` instances beside them; never if that is

@@ -4,63 +4,69 @@ They change neither values nor derivatives. Their tangents pass through a linear
 transposed (`forward_only`), or if it is evaluated (`reverse_only`), since reverse mode only transposes it.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+from jax.typing import ArrayLike
+from jaxtyping import Array
 
-from jaxmbd.engine.upstream.jax_internals import Primitive, ad, batching, mlir
+from jaxmbd.engine.upstream.jax_internals import Primitive, Tangent, ad, batching, mlir
 from jaxmbd.errors import MechanismError
+
+Tree = TypeVar("Tree")
+Value = TypeVar("Value")
 
 _tangent_p = Primitive("jaxmbd_tangent_of_one_mode")
 
 
-def forward_only(tree: Any, text: str) -> Any:
+def forward_only(tree: Tree, text: str) -> Tree:
     """The identity; raises `MechanismError(text)` if it is differentiated in reverse mode."""
     return _with_guard(tree, text, True)
 
 
-def reverse_only(tree: Any, text: str) -> Any:
+def reverse_only(tree: Tree, text: str) -> Tree:
     """The identity; raises `MechanismError(text)` if it is differentiated in forward mode."""
     return _with_guard(tree, text, False)
 
 
-def _with_guard(tree: Any, text: str, forward: bool) -> Any:
+def _with_guard(tree: Tree, text: str, forward: bool) -> Tree:
     arrays, rest = eqx.partition(tree, eqx.is_inexact_array)
     return eqx.combine(jax.tree.map(lambda x: _identity(x, text, forward), arrays), rest)
 
 
 @eqx.filter_custom_jvp
-def _identity(x: Any, text: str, forward: bool) -> Any:
+def _identity(x: Array, text: str, forward: bool) -> Array:
     return x
 
 
 @_identity.def_jvp
-def _identity_jvp(primals: Any, tangents: Any) -> Any:
+def _identity_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array | None]:
     (x, text, forward), (x_dot, _, _) = primals, tangents
     out_dot = None if x_dot is None else _tangent_p.bind(x_dot, text=text, forward=forward)
     return _identity(x, text, forward), out_dot
 
 
-def _evaluate(x: Any, text: str, forward: bool) -> Any:
+def _evaluate(x: Value, text: str, forward: bool) -> Value:
     if not forward:
         raise MechanismError(text)
     return x
 
 
-def _transpose(cotangent: Any, x: Any, text: str, forward: bool) -> Any:
+def _transpose(cotangent: Tangent, x: object, text: str, forward: bool) -> list[Tangent]:
     if forward:
         raise MechanismError(text)
     return [cotangent]
 
 
-def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(primals: Sequence[ArrayLike], tangents: Sequence[Tangent], **params: object) -> tuple[Array, Tangent]:
     (x,), (x_dot,) = primals, tangents
     out_dot = x_dot if isinstance(x_dot, ad.Zero) else _tangent_p.bind(x_dot, **params)
     return _tangent_p.bind(x, **params), out_dot
 
 
-def _batch(arrays: Any, axes: Any, text: str, forward: bool) -> Any:
+def _batch(arrays: Sequence[ArrayLike], axes: Sequence[int], text: str, forward: bool) -> tuple[Array, int]:
     """Batched tangents belong to forward mode: in reverse mode the primitive is transposed before it is batched."""
     return _tangent_p.bind(_evaluate(arrays[0], text, forward), text=text, forward=forward), axes[0]
 

@@ -14,14 +14,14 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
-from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.arrays import Number, Scalar, frozen
 from jaxmbd.engine.upstream.diffrax_internals import SAVE_STATE
 from jaxmbd.engine.upstream.equinox_internals import while_loop
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
-from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
+from jaxmbd.integrate.adjoint.steps import MotionInputs, MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
 from jaxmbd.integrate.solvers.switching import StepsOnto
 
@@ -71,6 +71,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
         settings = {name: value for name, value in arguments.items() if name not in ("args", "terms", "init_state")}
         if event is not None:
             settings["event"] = _closed_event(event, arguments)
+        # Keyword arguments of `filter_custom_jvp` must not be differentiated; what may be is in `inputs`.
         start, settings = frozen((start, settings))
         finished, end = _integrated(inputs, loop=self._loop, rows=self.rows, start=start, settings=settings)
         if event is None:
@@ -80,11 +81,11 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
         return self._loop(**arguments, inner_while_loop=while_loop, outer_while_loop=lambda *_, **__: end)
 
 
-def _closed_event(event: Any, arguments: dict[str, Any]) -> Any:
+def _closed_event(event: dfx.Event, arguments: dict[str, Any]) -> Any:
     """The event with closure-converted conditions: arrays that these close over become leaves of the event."""
     start, fixed = arguments["init_state"], {k: v for k, v in arguments.items() if k in _EVENT_ARGUMENTS}
 
-    def closed(condition: Callable[..., Any]) -> Callable[..., Any]:
+    def closed(condition: Callable[..., Array]) -> "_Condition":
         return _Condition(eqx.filter_closure_convert(
             lambda t, y, args: condition(t, y, args, **fixed), start.tprev, start.y, arguments["args"]
         ))  # fmt: skip
@@ -98,13 +99,15 @@ _EVENT_ARGUMENTS = ("terms", "solver", "t0", "t1", "dt0", "saveat", "stepsize_co
 class _Condition(eqx.Module):
     """The condition of an event, as a function of time, state and `args` only."""
 
-    condition: Callable[..., Any]
+    condition: Callable[..., Array]
 
-    def __call__(self, t: Any, y: Any, args: Any, **_: Any) -> Any:
+    def __call__(self, t: Number, y: PyTree[Array], args: object, **_: object) -> Array | bool:
         return self.condition(t, y, args)
 
 
-def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
+def _recordable(
+    *, saveat: dfx.SaveAt, max_steps: int | None, stepsize_controller: dfx.AbstractStepSizeController, **_: object
+) -> bool:
     """True if steps follow one another without jumps, and only states are saved, at times or at the end."""
     control = stepsize_controller
     control = control.controller if isinstance(control, StepsOnto) else control
@@ -118,27 +121,29 @@ def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: A
     return plain and saved and not more and max_steps is not None
 
 
-def subs_of(saveat: Any) -> list[dfx.SubSaveAt]:
+def subs_of(saveat: dfx.SaveAt) -> list[dfx.SubSaveAt]:
     """The `SubSaveAt`s of a `SaveAt`: sets of times, or the end."""
     return jax.tree.leaves(saveat.subs, is_leaf=_is_sub)
 
 
-def _is_sub(x: Any) -> bool:
+def _is_sub(x: object) -> bool:
     return isinstance(x, dfx.SubSaveAt)
 
 
-def _saved(saveat: Any, state: Any) -> list[Any]:
+def _saved(saveat: dfx.SaveAt, state: Any) -> list[Any]:
     """diffrax's save states (`ts`, `ys` and an index) for each set of times, and for the end."""
     return jax.tree.structure(saveat.subs, is_leaf=_is_sub).flatten_up_to(state.save_state)
 
 
-def _run_loop(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], outer: Callable[..., Any]) -> Any:
+def _run_loop(
+    inputs: MotionInputs, loop: Callable[..., Any], start: PyTree, settings: dict[str, Any], outer: Callable[..., Any]
+) -> tuple[Any, Any]:
     """Run diffrax's loop from the inputs; its results, and the loop state after the last step."""
     y, state, args, terms, _ = inputs
     start = eqx.tree_at(lambda s: (s.y, s.solver_state), start, (y, state), is_leaf=lambda x: x is None)
     ends = []
 
-    def outer_recorded(*arguments: Any, **options: Any) -> Any:
+    def outer_recorded(*arguments: object, **options: object) -> PyTree:
         ends.append(outer(*arguments, **options))
         return ends[-1]
 
@@ -148,18 +153,24 @@ def _run_loop(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], oute
 
 
 @eqx.filter_custom_jvp
-def _integrated(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]) -> Any:
+def _integrated(
+    inputs: MotionInputs, *, loop: Callable[..., Any], rows: int, start: PyTree, settings: dict[str, Any]
+) -> tuple[Any, Any]:
     """The results of diffrax's loop, and the loop state after the last step, which an event does not change."""
     return _run_loop(inputs, loop, start, settings, while_loop)
 
 
 @eqx.filter_custom_jvp
-def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]) -> Any:
+def _recorded(
+    inputs: MotionInputs, *, loop: Callable[..., Any], rows: int, start: PyTree, settings: dict[str, Any]
+) -> tuple[Any, Any, CheckpointStore]:
     """The results of `_integrated`, and the checkpoints."""
     records = []
 
-    def with_checkpoints(cond: Any, body: Any, init: Any, *, max_steps: int, buffers: Any) -> Any:
-        def step(carry: Any) -> Any:
+    def with_checkpoints(
+        cond: Callable[..., Array], body: Callable[..., Any], init: Any, *, max_steps: int, buffers: Callable[..., Any]
+    ) -> PyTree:
+        def step(carry: tuple[Any, CheckpointStore]) -> tuple[PyTree, CheckpointStore]:
             state, record = carry
             return body(state), record.with_step(state.num_accepted_steps, state.tprev, state.tnext, _value(state))
 
@@ -174,24 +185,25 @@ def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[s
     return *_run_loop(inputs, loop, start, settings, with_checkpoints), records[0]
 
 
-def _value(state: Any) -> list[Any]:
+def _value(state: Any) -> list[Array]:
     return [jnp.asarray(x) for x in jax.tree.leaves((state.y, state.solver_state))]
 
 
 @_integrated.def_jvp
-def _integrated_jvp(primals: Any, changes: Any, **fixed: Any) -> tuple[Any, Any]:
+def _integrated_jvp(primals: tuple[MotionInputs], changes: tuple[PyTree], **fixed: Any) -> tuple[PyTree, PyTree]:
     (*results, _), (*result_tangents, _) = _with_tangents(primals, changes, **fixed)
     return tuple(results), tuple(result_tangents)
 
 
 @_recorded.def_jvp
-def _recorded_jvp(primals: Any, changes: Any, **fixed: Any) -> tuple[Any, Any]:
+def _recorded_jvp(primals: tuple[MotionInputs], changes: tuple[PyTree], **fixed: Any) -> tuple[PyTree, PyTree]:
     return _with_tangents(primals, changes, **fixed)
 
 
 def _with_tangents(
-    primals: Any, changes: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]
-) -> tuple[Any, Any]:
+    primals: tuple[MotionInputs], changes: tuple[PyTree], *,
+    loop: Callable[..., Any], rows: int, start: PyTree, settings: dict[str, Any],
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """The primal run with checkpoints, which may be differentiated again, and the tangents of its results."""
     (inputs,), (changes,) = primals, changes
     finished, end, record = _recorded(inputs, loop=loop, rows=rows, start=start, settings=settings)
@@ -206,7 +218,7 @@ def _with_tangents(
     return (finished, end, record), (*result_tangents, jax.tree.map(lambda _: None, record))
 
 
-def _as_tangents(outputs: Outputs, saveat: Any, finished: Any, end: Any) -> Any:
+def _as_tangents(outputs: Outputs, saveat: dfx.SaveAt, finished: PyTree, end: Any) -> tuple[PyTree, PyTree]:
     """The tangents of the results of `_integrated`: of saved states, the final state and the last step."""
     structure, rows = jax.tree.structure(end.y), iter(outputs.rows)
     at_times = [sub.ts is not None for sub in subs_of(saveat)]
@@ -219,7 +231,7 @@ def _as_tangents(outputs: Outputs, saveat: Any, finished: Any, end: Any) -> Any:
     returned = _tangents_at(returned, lambda s: [x.ys for x in _saved(saveat, s)], after_loop)
     inside = [ys for ys, is_at_times in zip(inside, at_times, strict=True) if is_at_times]
 
-    def changing(s: Any) -> Any:
+    def changing(s: Any) -> tuple[PyTree, ...]:
         ys = [x.ys for x, is_at_times in zip(_saved(saveat, s), at_times, strict=True) if is_at_times]
         return *ys, s.y, *([] if outputs.last is None else [s.event_dense_info, s.event_tprev, s.event_tnext])
 
@@ -227,7 +239,7 @@ def _as_tangents(outputs: Outputs, saveat: Any, finished: Any, end: Any) -> Any:
     return (returned, jax.tree.map(lambda _: None, more)), _tangents_at(end, changing, [*inside, final, *last])
 
 
-def _tangents_at(tree: Any, where: Callable[[Any], Any], values: Any) -> Any:
+def _tangents_at(tree: PyTree, where: Callable[[Any], PyTree], values: PyTree) -> PyTree:
     """Tangents of a tree: `values` at the leaves that `where` selects, and `None` elsewhere."""
     marked = eqx.tree_at(where, jax.tree.map(lambda _: object(), tree), values)
     return jax.tree.map(lambda x: x if eqx.is_array(x) else None, marked)
@@ -250,6 +262,7 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         dt0 = None if self.dt0 is None else self.dt0 * direction
         start, t0, t1, terms, solver = (arguments[name] for name in ("init_state", "t0", "t1", "terms", "solver"))
         order = solver.error_order(terms)
+        # diffrax has computed it from the checked times, on which the checks would then still hang.
         tnext, control = arguments["stepsize_controller"].init(
             terms, t0, t1, start.y, dt0, arguments["args"], solver.func, order
         )

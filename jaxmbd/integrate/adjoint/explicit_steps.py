@@ -1,10 +1,11 @@
 """Motions whose time loop runs in the virtual machine: a right-hand side that is a program, and an explicit method.
 
-`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself and the sweeps for its first derivatives
-are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over that chain.
+`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself (`run_explicit`) and the sweeps for its
+first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX
+over that chain.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -12,9 +13,12 @@ import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import choice
+from jaxmbd.engine.binding.jax_binding import Types as ShapesAndTypes
 from jaxmbd.engine.binding.jax_binding import register, run_p
 from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
@@ -23,8 +27,20 @@ from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, 
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import freed_when_unused
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
+from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
+from jaxmbd.integrate.adjoint.linear_sweeps import solve
+from jaxmbd.integrate.adjoint.steps import (
+    KNOWN,
+    TIME,
+    VALUE,
+    AbstractSteps,
+    ArrayType,
+    Dense,
+    InputParts,
+    NativeCall,
+    Outputs,
+    replaced,
+)
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
@@ -38,10 +54,10 @@ _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explic
 
 
 def explicit_steps(
-    rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any,
+    rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
     method: ExplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto", rows: int = 1024,
-    condition: Any = None,
-) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
+    condition: Array | bool | None = None,
+) -> tuple["ExplicitSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program.
 
@@ -52,6 +68,7 @@ def explicit_steps(
     is_dynamic = tuple(map(is_array, leaves))
     others = tuple(None if moves else leaf for leaf, moves in zip(leaves, is_dynamic, strict=True))
     arrays = [leaf for leaf in leaves if is_array(leaf)]
+    # A program has one type of value, to which booleans are converted.
     if vm() is None or any(x.dtype not in (y.dtype, np.bool_) for x in arrays):
         return None
     types = tuple((x.shape, x.dtype) for x in (*arrays, y))
@@ -65,15 +82,15 @@ def explicit_steps(
 
 @sized_cache(MOTION_EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
 def _steps_of(
-    rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
-    others: tuple[Any, ...], static: Any, types: Any, method: ExplicitMethod, norm: bytes, times: int, max_steps: int,
-    engine: Engine, rows: int, condition: int | None,
+    rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
+    others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod, norm: bytes,
+    times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
 
-    def flat(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*operands: Any) -> list[Any]:
+    def flat(function: Callable[..., Array]) -> Callable[..., list[Array]]:
+        def call(*operands: Array) -> list[Array]:
             *numbers, t, y = operands
             values = iter(x != 0 if kind == np.bool_ else x for x, (_, kind) in zip(numbers, known, strict=True))
             given = jax.tree.unflatten(
@@ -131,18 +148,20 @@ def _with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: in
     several = () if directions == 1 else (directions,)
     of_moving = [jax.ShapeDtypeStruct((*several, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
 
-    def call(*arrays: Any) -> Sequence[Any]:
+    def call(*arrays: Array) -> Sequence[ArrayLike]:
         ends = parameters, parameters + known, count + known
         primals = [*arrays[: ends[0]], *arrays[ends[1] : ends[2]]]
         tangents = [*arrays[ends[0] : ends[1]], *arrays[ends[2] :]]
 
-        def value(*some: Any) -> Any:
+        def value(*some: Array) -> Array:
             (found,) = rate(*replaced(primals, moving, some))
             return found
 
         given = [primals[k] for k in moving]
         if directions == 1:
             return jax.jvp(value, given, tangents)
+        # For ten directions of a four-bar in joint coordinates the rows of the Jacobian take 3,200 operations, the
+        # tangents 5,700, and a program for each direction 8,800 (`docs/architecture.md`).
         if rate.results[0].size > directions:
             found, linear = jax.linearize(value, *given)
             return found, jax.vmap(linear)(*tangents)
@@ -179,7 +198,7 @@ class _Sweep(NamedTuple):
     def numbers(self) -> list[int]:
         return [register(self.program), *self[1:]]
 
-    def tables(self, dtype: Any) -> list[np.ndarray]:
+    def tables(self, dtype: np.dtype) -> list[np.ndarray]:
         return [table.astype(dtype) for table in self.program.constant_tables]
 
 
@@ -212,25 +231,29 @@ class ExplicitSteps(AbstractSteps):
 
     # --- one step, in JAX -----------------------------------------------------------------------------------
 
-    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+    def advance(
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+    ) -> tuple[list[Array], Dense]:
         t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
         term = dfx.ODETerm(lambda t, y, known: run_p.bind(*known, t, y, function=self.rate, batch=0)[0])
+        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
         y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, value[0], known, None, True)
         if self.after is not None:
+            # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
             (last,) = run_p.bind(*frozen([*known, t1, y]), function=self.after, batch=0)
             y = y.at[len(y) - len(last) :].set(last)
         return [y], dense
 
-    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+    def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         return [unrolled(self.method).interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0])]
 
     def in_both_modes(self) -> "ExplicitSteps":
         return self
 
-    def flat(self, outputs: Outputs) -> list[Any]:
+    def flat(self, outputs: Outputs) -> list[Array]:
         return [*outputs.rows[0], *outputs.end]
 
-    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+    def unflat(self, arrays: Sequence[Array]) -> Outputs:
         return Outputs([[arrays[0]]], [arrays[1]], None)
 
     # --- the whole motion, in C -----------------------------------------------------------------------------
@@ -365,13 +388,14 @@ class ExplicitSteps(AbstractSteps):
         """Which of the parameters are among some inputs, and whether times are."""
         return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
 
-    def _operands_after(self) -> list[Any]:
+    def _operands_after(self) -> list[int | np.ndarray]:
         """The operands of the program of what happens after a step."""
         return [x for sweep in self._last() for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
-        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int], operands: list[Any],
-        results: list[Any], arrays: Sequence[str], recorded: bool = False, directions: int = 1,
+        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int],
+        operands: list[int | np.ndarray], results: Sequence[ArrayType], arrays: Sequence[str],
+        recorded: bool = False, directions: int = 1,
     ) -> NativeCall:  # fmt: skip
         """A call of the virtual machine, or of a kernel; `arrays`: what its operands after those of the programs, and
         its results, are in `motion.h`, empty for the cotangents of parameters."""
@@ -394,7 +418,7 @@ class ExplicitSteps(AbstractSteps):
             _DEGREE, self.norm, {name: int(x) for name, x in zip(names, numbers, strict=True)}, self.types[0].dtype,
         )  # fmt: skip
 
-    def solve_results(self, recorded: bool) -> list[Any]:
+    def solve_results(self, recorded: bool) -> list[ArrayType]:
         """The types of the results of a run: saved and final state, final time, counts and engine; then its steps."""
         dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
         scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (self.max_steps,)))
@@ -403,3 +427,44 @@ class ExplicitSteps(AbstractSteps):
 
     def _last(self) -> list[_Sweep]:
         return [sweep._replace(condition=self._condition) for sweep in self.programs[1:] if sweep is not None]
+
+
+def run_explicit(
+    steps: ExplicitSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
+    first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
+) -> dfx.Solution:  # fmt: skip
+    """The solution as diffrax returns it, for the times `ts` and the end."""
+    dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
+    adaptive = isinstance(controller, dfx.PIDController)
+    control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
+    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
+    force = bool(adaptive and controller.force_dtmin)
+    # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
+    step, control = frozen((jnp.asarray(first, dtype), control))
+    ys, end, t_end, count, accepted, rejected, _, outcome, engine = solve(steps, x, step, control, adaptive, force)
+    sizes = [len(part) for part in y]
+    result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
+    result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
+    counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
+    stats = {name: x.astype(int) for name, x in counts.items()}
+    stats |= {"max_steps": steps.max_steps, "engine": engine, "operations": steps.operations}
+    return dfx.Solution(
+        t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
+        stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
+    )  # fmt: skip
+
+
+def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:
+    ends = [sum(sizes[:k]) for k in range(1, len(sizes))]
+    return tuple(jnp.split(ys, ends, axis=1))
+
+
+def _control(control: dfx.PIDController, order: Any, dtype: np.dtype) -> Array:
+    """The numbers of the controller, in the order of `vm.c`; its coefficients are exponents of the scaled errors."""
+    p, i, d = control.pcoeff, control.icoeff, control.dcoeff
+    numbers = (
+        control.rtol, control.atol, 0.0 if control.dtmin is None else control.dtmin,
+        jnp.inf if control.dtmax is None else control.dtmax, control.factormin, control.factormax, control.safety,
+        (i + p + d) / order, -(p + 2 * d) / order, d / order,
+    )  # fmt: skip
+    return jnp.stack([jnp.asarray(x, dtype) for x in numbers])

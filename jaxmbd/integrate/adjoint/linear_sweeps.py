@@ -19,11 +19,13 @@ operands that the result is linear in. Schedule and checkpoints follow from `x`,
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array
 
 from jaxmbd.engine.binding.mesh import divided
 from jaxmbd.engine.calls.identity import EXPANSIONS
@@ -32,24 +34,32 @@ from jaxmbd.engine.machine.gpu.kernel_part import Buffer
 from jaxmbd.engine.machine.gpu.launcher import launched
 from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.engine.upstream.jax_internals import (
+    BatchedAxes,
+    JaxprEqn,
     Primitive,
     ShapedArray,
+    Tangent,
     ad,
     batching,
     default_platform,
     divide,
     is_partitioned,
     mlir,
+    types_of_operands,
 )
 from jaxmbd.integrate.adjoint.batched_call import Batch, BatchedCall, Batches, batched_call
-from jaxmbd.integrate.adjoint.steps import AbstractSteps
+from jaxmbd.integrate.adjoint.steps import AbstractSteps, ArrayType, Entry
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
+
+# What the rules of derivatives are given: constants of a jaxpr may be arrays of NumPy, or numbers.
+Operand: TypeAlias = ArrayLike | ad.UndefinedPrimal  # undefined where a primitive is transposed
+Change: TypeAlias = ArrayLike | ad.Zero  # a tangent or cotangent
 
 
 class Operands:
     """The positions of a primitive's operands: inputs `x`, schedule and checkpoints `run`, and the linear ones."""
 
-    def __init__(self, steps: AbstractSteps, arrays: Sequence[Any], linear: Sequence[int]) -> None:
+    def __init__(self, steps: AbstractSteps, arrays: Sequence[object], linear: Sequence[int]) -> None:
         n, rest = len(steps.types), len(arrays) - sum(linear)
         self.x, self.run = range(n), range(n, rest)
         self.linear, start = [], rest
@@ -57,17 +67,17 @@ class Operands:
             self.linear.append(range(start, start + count))
             start += count
 
-    def of(self, arrays: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    def of(self, arrays: Sequence[Entry], places: Sequence[int]) -> list[Entry]:
         return [arrays[k] for k in places]
 
 
-def packed(schedule: StepSchedule, record: CheckpointStore | None) -> list[Any]:
+def packed(schedule: StepSchedule, record: CheckpointStore | None) -> list[Array]:
     """The schedule and the checkpoints of a run, as a list of arrays."""
     states = [] if record is None else record.states
     return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *states]
 
 
-def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[StepSchedule, CheckpointStore | None]:
+def _unpacked(steps: AbstractSteps, run: Sequence[Array]) -> tuple[StepSchedule, CheckpointStore | None]:
     known = 3 + steps.sets
     schedule, states = StepSchedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
     if not states:
@@ -79,54 +89,52 @@ def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[StepSchedule, C
 # --- implementations ----------------------------------------------------------------------------------------
 
 
-def _tangents(*arrays: Any, steps: AbstractSteps, moving: tuple[int, ...]) -> list[Any]:
+def _tangents(*arrays: Array, steps: AbstractSteps, moving: tuple[int, ...]) -> list[Array]:
     at = Operands(steps, arrays, (len(moving),))
     schedule, _ = _unpacked(steps, at.of(arrays, at.run))
     outputs = forward(steps.tangent(moving), [*at.of(arrays, at.x), *at.of(arrays, at.linear[0])], schedule)
     return outputs[len(steps.outputs) :]
 
 
-def _cotangents(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...]) -> list[Any]:
+def _cotangents(*arrays: Array, steps: AbstractSteps, wanted: tuple[int, ...]) -> list[Array]:
     at = Operands(steps, arrays, (len(steps.outputs),))
     x, (schedule, record) = at.of(arrays, at.x), _unpacked(steps, at.of(arrays, at.run))
     record = forward(steps, x, schedule, recorded=True) if record is None else record
     return BackwardSweep(steps, x, schedule, record, wanted).run(at.of(arrays, at.linear[0]))
 
 
-def _curvature(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...]) -> list[Any]:
-    full, (x, run, w, dx, dw) = steps.tangent(moving), _parts_of_curvature(steps, moving, arrays)
+def _curvature(*arrays: Array, steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...]) -> list[Array]:
+    full, at = steps.tangent(moving), Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
+    x, run, w, dx, dw = (at.of(arrays, places) for places in (at.x, at.run, *at.linear))
     schedule, _ = _unpacked(steps, run)
     x = [*x, *dx]
     record = forward(full, x, schedule, recorded=True)
     return BackwardSweep(full, x, schedule, record, wanted).run([*dw, *w])
 
 
-def _parts_of_curvature(steps: AbstractSteps, moving: tuple[int, ...], arrays: Sequence[Any]) -> list[list[Any]]:
-    at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
-    return [at.of(arrays, places) for places in (at.x, at.run, *at.linear)]
-
-
-def _types_of_inputs(steps: AbstractSteps, wanted: tuple[int, ...], **_: Any) -> list[Any]:
+def _types_of_inputs(steps: AbstractSteps, wanted: tuple[int, ...], **_: object) -> list[ArrayType]:
     return [steps.types[k] for k in wanted]
 
 
 # --- primitives ---------------------------------------------------------------------------------------------
 
 
-def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]) -> Primitive:
+def _primitive(name: str, compute: Callable[..., list[Array]], types: Callable[..., Sequence[ArrayType]]) -> Primitive:
     """A primitive with multiple results, evaluated, batched and lowered as the function `compute`."""
     primitive = Primitive(name)
     primitive.multiple_results = True
     short = name.removeprefix("jaxmbd_")
 
-    def lowered(platform: str, context: Any, *operands: Any, batches: Batches, **settings: Any) -> Any:
+    def lowered(
+        platform: str, context: mlir.LoweringRuleContext, *operands: Any, batches: Batches, **settings: Any
+    ) -> Any:
         run = _NATIVE[platform]
         call = batched_call(short, len(operands), batches, _MANY if run is _by_vm else None, settings)
         alone = partial(evaluate, batches=batches, **settings)
         function = alone if call is None else _whole_or_divided(run, short, call, context)
         return mlir.lower_fun(function, multiple_results=True)(context, *operands)
 
-    def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
+    def evaluate(*arrays: Array, batches: Batches, **settings: Any) -> list[Array]:
         function = partial(compute, **settings)
         for batch in batches:
             function = jax.vmap(
@@ -135,10 +143,10 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         return function(*arrays)
 
     @lru_cache(maxsize=64)
-    def on_its_own(**settings: Any) -> Callable[..., Any]:
+    def on_its_own(**settings: Any) -> Callable[..., list[Array]]:
         return jax.jit(partial(primitive.bind, **settings))
 
-    def at_once(*arrays: Any, **settings: Any) -> Any:
+    def at_once(*arrays: Array, **settings: Any) -> list[Array]:
         elsewhere = settings["batches"] or default_platform() != "cpu"
         call = None if elsewhere else settings["steps"].native(short, operands=len(arrays), **settings)
         if call is None:
@@ -149,11 +157,13 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = [jnp.asarray(x) for x in call_vm(short, dtype, [*call.settings(0), *operands], call.results)]
         return results if call.order is None else [results[k] for k in call.order]
 
-    def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
+    def typed(*_: ShapedArray, batches: Batches, **settings: Any) -> list[ShapedArray]:
         sizes = tuple(batch.size for batch in reversed(batches))
         return [ShapedArray((*sizes, *x.shape), x.dtype) for x in types(**settings)]
 
-    def batched(arrays: Any, axes: Any, *, batches: Batches, **settings: Any) -> Any:
+    def batched(
+        arrays: Sequence[Array], axes: BatchedAxes, *, batches: Batches, **settings: Any
+    ) -> tuple[list[Array], list[int]]:
         size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
         leading = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
         batch = Batch(size, tuple(axis is not None for axis in axes))
@@ -172,13 +182,13 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     return primitive
 
 
-def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> list[int]:
+def _translated(name: str, at: Translator, equation: JaxprEqn, places: list[int]) -> list[int]:
     """The NumPy code: a call of the virtual machine."""
     settings = dict(equation.params)
     call = batched_call(name, len(places), settings.pop("batches"), _MANY, settings)
     if call is None:
         raise UnsupportedError("XLA runs these steps.")
-    likes = [x.aval for x in equation.invars]
+    likes = types_of_operands(equation)
     together = at.inline(jax.make_jaxpr(lambda *x: call.together(x))(*likes), places)
     operands = [k if isinstance(k, int) else at.constant(k) for k in call.operands(together)]
     dtype = np.dtype(settings["steps"].types[0].dtype).name
@@ -187,7 +197,9 @@ def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> 
     return at.inline(jax.make_jaxpr(lambda *x: call.apart(x))(*call.types), found)
 
 
-def _whole_or_divided(run: Callable[..., Any], name: str, call: BatchedCall, context: Any) -> Callable[..., Any]:
+def _whole_or_divided(
+    run: Callable[..., list[Array]], name: str, call: BatchedCall, context: mlir.LoweringRuleContext
+) -> Callable[..., list[Array]]:
     """One call for all instances; if these are on several devices, one on each."""
     if not (call.size and is_partitioned(context)):
         return lambda *arrays: run(name, call, arrays)
@@ -195,13 +207,13 @@ def _whole_or_divided(run: Callable[..., Any], name: str, call: BatchedCall, con
     return divided(parts, call.axes, call.native.settings(call.size))
 
 
-def _by_vm(name: str, call: BatchedCall, arrays: Sequence[Any]) -> list[Any]:
+def _by_vm(name: str, call: BatchedCall, arrays: Sequence[Array]) -> list[Array]:
     """A sweep as one call of the virtual machine, for all instances of the batches together."""
     target = SWEEPS[name][1][np.dtype(call.types[0].dtype)]
     return call.apart(jax.ffi.ffi_call(target, call.types)(*call.operands(call.together(arrays))))
 
 
-def _by_kernel(name: str, call: BatchedCall, arrays: Sequence[Any]) -> list[Any]:
+def _by_kernel(name: str, call: BatchedCall, arrays: Sequence[Array]) -> list[Array]:
     """A sweep on a GPU, with a thread for each instance of the batches."""
     native, size, together = call.native, max(call.size, 1), call.together(arrays)
     operands = [together[k] if isinstance(k, int) else k for k in native.operands]
@@ -222,14 +234,16 @@ cotangents_p = _primitive("jaxmbd_cotangents", _cotangents, _types_of_inputs)
 curvature_p = _primitive("jaxmbd_curvature", _curvature, _types_of_inputs)
 
 
-def _solve(*arrays: Any, **settings: Any) -> list[Any]:
+def _solve(*arrays: Array, **settings: object) -> list[Array]:
     raise NotImplementedError("A motion runs as a whole on a CPU or on an NVIDIA GPU.")
 
 
 solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.solve_results(recorded))
 
 
-def solve(steps: Any, x: list[Any], step: Any, control: Any, adaptive: bool, force_dtmin: bool) -> list[Any]:
+def solve(
+    steps: AbstractSteps, x: Sequence[ArrayLike], step: ArrayLike, control: ArrayLike, adaptive: bool, force_dtmin: bool
+) -> list[Array]:
     """Run a motion: saved states, final state and time, and the numbers of steps: all, accepted, rejected, saved times;
     how it ended, and the engine that ran it."""
     return list(
@@ -245,33 +259,33 @@ class _Call:
     def __init__(self, batches: Batches) -> None:
         self.batches, self.arrays, self.axes = batches, [], [[] for _ in batches]
 
-    def add(self, arrays: Sequence[Any], places: Sequence[int]) -> "_Call":
+    def add(self, arrays: Sequence[Operand | Change], places: Sequence[int]) -> "_Call":
         """Append arrays that have the batch axes of the operands at these positions."""
         return self._append(arrays, [[batch.has_axis[k] for k in places] for batch in self.batches])
 
-    def results(self, arrays: Sequence[Any]) -> "_Call":
+    def results(self, arrays: Sequence[ArrayLike]) -> "_Call":
         """Append arrays that have all batch axes, as results do."""
         return self._append(arrays, [[True] * len(arrays) for _ in self.batches])
 
-    def zeros(self, types: Sequence[Any]) -> "_Call":
+    def zeros(self, types: Sequence[ArrayType]) -> "_Call":
         return self._append([jnp.zeros(x.shape, x.dtype) for x in types], [[False] * len(types) for _ in self.batches])
 
-    def _append(self, arrays: Sequence[Any], axes: list[list[bool]]) -> "_Call":
+    def _append(self, arrays: Sequence[Operand | Change], axes: list[list[bool]]) -> "_Call":
         self.arrays += arrays
         self.axes = [[*old, *new] for old, new in zip(self.axes, axes, strict=True)]
         return self
 
-    def bind(self, primitive: Primitive, **settings: Any) -> list[Any]:
+    def bind(self, primitive: Primitive, **settings: object) -> list[Array]:
         batches = tuple(Batch(b.size, tuple(has_axis)) for b, has_axis in zip(self.batches, self.axes, strict=True))
         return list(primitive.bind(*self.arrays, batches=batches, **settings))
 
 
-def tangents(steps: AbstractSteps, x: list[Any], run: list[Any], changes: dict[int, Any]) -> list[Any]:
+def tangents(steps: AbstractSteps, x: list[Array], run: list[Array], changes: dict[int, Array]) -> list[Array]:
     """The tangents of the outputs of recorded steps, from the tangents `changes` of inputs by their index."""
     return list(tangents_p.bind(*x, *run, *changes.values(), steps=steps, moving=tuple(changes), batches=()))
 
 
-def _nonzero(tangents: Sequence[Any], places: Sequence[int]) -> list[int]:
+def _nonzero(tangents: Sequence[object], places: Sequence[int]) -> list[int]:
     """The positions whose tangents are not symbolic zeros."""
     return [k for k in places if not isinstance(tangents[k], ad.Zero)]
 
@@ -281,11 +295,11 @@ def _schedule_only(steps: AbstractSteps, at: Operands) -> list[int]:
     return list(at.run[: 3 + steps.sets])
 
 
-def _instantiated(tangents: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _instantiated(tangents: Sequence[Change], places: Sequence[int]) -> list[ArrayLike]:
     return [ad.instantiate_zeros(tangents[k]) for k in places]
 
 
-def _summed(cotangents: Sequence[Any], places: Sequence[int], batches: Batches) -> list[Any]:
+def _summed(cotangents: Sequence[Array], places: Sequence[int], batches: Batches) -> list[Array]:
     """Cotangents of operands, summed over the batches that these have no axis for."""
     sums = []
     for x, place in zip(cotangents, places, strict=True):
@@ -294,14 +308,19 @@ def _summed(cotangents: Sequence[Any], places: Sequence[int], batches: Batches) 
     return sums
 
 
-def _zeros_like_results(results: Sequence[Any]) -> list[Any]:
+def _zeros_like_results(results: Sequence[Array]) -> list[ad.Zero]:
     return [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in results]
 
+
+WithTangents: TypeAlias = tuple[Sequence[Array], Sequence[Tangent]]  # the results of a rule for forward derivatives
 
 # --- rules --------------------------------------------------------------------------------------------------
 
 
-def _tangents_jvp(arrays: Any, changes: Any, *, steps: AbstractSteps, moving: tuple[int, ...], batches: Batches) -> Any:
+def _tangents_jvp(
+    arrays: Sequence[ArrayLike], changes: Sequence[Change], *,
+    steps: AbstractSteps, moving: tuple[int, ...], batches: Batches,
+) -> WithTangents:  # fmt: skip
     at = Operands(steps, arrays, (len(moving),))
     results = tangents_p.bind(*arrays, steps=steps, moving=moving, batches=batches)
     by_x, by_tangent = _nonzero(changes, at.x), _nonzero(changes, at.linear[0])
@@ -313,17 +332,19 @@ def _tangents_jvp(arrays: Any, changes: Any, *, steps: AbstractSteps, moving: tu
         return results, call.bind(
             tangents_p, steps=steps, moving=tuple(moving[k - at.linear[0][0]] for k in by_tangent)
         )
+    # Checkpoints hold no tangents: the sweep of the tangent chain goes forward first, and records its own.
     rest, places = _schedule_only(steps, at), [*by_x, *by_tangent]
     call.add(at.of(arrays, at.linear[0]), at.linear[0]).add(at.of(arrays, rest), rest)
     call.add(at.of(changes, places), places)
+    # Among the inputs of the tangent chain the tangents follow the inputs of the chain.
     also = tuple(len(at.x) + k - at.linear[0][0] for k in by_tangent)
     both = call.bind(tangents_p, steps=steps.tangent(moving), moving=(*by_x, *also))
     return results, both[len(steps.outputs) :]
 
 
 def _tangents_transpose(
-    cotangents: Any, *arrays: Any, steps: AbstractSteps, moving: tuple[int, ...], batches: Batches
-) -> Any:
+    cotangents: Sequence[Change], *arrays: Operand, steps: AbstractSteps, moving: tuple[int, ...], batches: Batches
+) -> list[Array | None]:
     at = Operands(steps, arrays, (len(moving),))
     unknown = [k for k in at.linear[0] if ad.is_undefined_primal(arrays[k])]
     call = _Call(batches).add(at.of(arrays, at.x), at.x).add(at.of(arrays, at.run), at.run)
@@ -333,8 +354,9 @@ def _tangents_transpose(
 
 
 def _cotangents_jvp(
-    arrays: Any, changes: Any, *, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
-) -> Any:
+    arrays: Sequence[ArrayLike], changes: Sequence[Change], *,
+    steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches,
+) -> WithTangents:  # fmt: skip
     at = Operands(steps, arrays, (len(steps.outputs),))
     results = cotangents_p.bind(*arrays, steps=steps, wanted=wanted, batches=batches)
     by_x, at_w = _nonzero(changes, at.x), at.linear[0]
@@ -351,8 +373,8 @@ def _cotangents_jvp(
 
 
 def _cotangents_transpose(
-    result_bar: Any, *arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
-) -> Any:
+    result_bar: Sequence[Change], *arrays: Operand, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
+) -> list[Array | None]:
     at = Operands(steps, arrays, (len(steps.outputs),))
     call = _Call(batches).add(at.of(arrays, at.x), at.x).add(at.of(arrays, at.run), at.run)
     call.results(_instantiated(result_bar, range(len(result_bar))))
@@ -360,9 +382,9 @@ def _cotangents_transpose(
 
 
 def _curvature_jvp(
-    arrays: Any, changes: Any, *,
+    arrays: Sequence[ArrayLike], changes: Sequence[Change], *,
     steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...], batches: Batches,
-) -> Any:  # fmt: skip
+) -> WithTangents:  # fmt: skip
     """The JVP of `curvature`, as the `x` part of the cotangents of the tangent chain."""
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
     results = curvature_p.bind(*arrays, steps=steps, wanted=wanted, moving=moving, batches=batches)
@@ -383,16 +405,17 @@ def _curvature_jvp(
 
 
 def _curvature_transpose(
-    result_bar: Any, *arrays: Any,
+    result_bar: Sequence[Change], *arrays: Operand,
     steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...], batches: Batches,
-) -> Any:  # fmt: skip
+) -> list[Array | None]:  # fmt: skip
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
     at_w, at_dx, at_dw = at.linear
     known, cotangents = [*at.x, *at.run], _instantiated(result_bar, range(len(result_bar)))
     unknown = [k for k in at_dx if ad.is_undefined_primal(arrays[k])]
-    results: list[Any] = [None] * len(arrays)
+    results: list[Array | None] = [None] * len(arrays)
     if unknown:
         call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, at_w), at_w)
+        # Hessians are symmetric: transposed by `δx`, curvature is curvature, along the cotangents of its results.
         call.results(cotangents).zeros(steps.outputs)
         wanted_dx = tuple(moving[k - at_dx[0]] for k in unknown)
         cotangents_dx = call.bind(curvature_p, steps=steps, wanted=wanted_dx, moving=wanted)
@@ -405,14 +428,17 @@ def _curvature_transpose(
 
 
 def _operand_cotangents(
-    arrays: Sequence[Any], places: Sequence[int], cotangents: Sequence[Any], batches: Batches
-) -> list[Any]:
+    arrays: Sequence[Operand], places: Sequence[int], cotangents: Sequence[Array], batches: Batches
+) -> list[Array | None]:
     """The cotangents of the operands with undefined primals, `None` for the others."""
     by_place = dict(zip(places, _summed(cotangents, places, batches), strict=True))
     return [by_place.get(k) if ad.is_undefined_primal(x) else None for k, x in enumerate(arrays)]
 
 
-def _solve_jvp(arrays: Any, changes: Any, *, steps: Any, recorded: bool, batches: Batches, **settings: Any) -> Any:
+def _solve_jvp(
+    arrays: Sequence[ArrayLike], changes: Sequence[Change], *,
+    steps: AbstractSteps, recorded: bool, batches: Batches, **settings: object,
+) -> WithTangents:  # fmt: skip
     """The derivatives at fixed steps: those by the first step and by the tolerances are zero."""
     inputs = range(len(steps.types))
     results = solve_p.bind(*arrays, steps=steps, recorded=True, batches=batches, **settings)
@@ -422,6 +448,7 @@ def _solve_jvp(arrays: Any, changes: Any, *, steps: Any, recorded: bool, batches
         return returned, zeros
     starts, ends, checkpoints = results[9:]
     call = _Call(batches).add([arrays[k] for k in inputs], inputs)
+    # The schedule as `packed` orders it: of the counts those of accepted steps and of saved times.
     call.results([starts, ends, results[4], results[6], checkpoints])
     call.add([changes[k] for k in moving], moving)
     return returned, [*call.bind(tangents_p, steps=steps, moving=tuple(moving)), *zeros[2:]]

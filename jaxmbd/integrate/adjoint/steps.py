@@ -9,22 +9,29 @@ import abc
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import Buffer
-from jaxmbd.engine.upstream.jax_internals import freed_when_unused
+from jaxmbd.engine.upstream.jax_internals import ShapedArray, freed_when_unused
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
 VALUE: str = "value"
 KNOWN: str = "known"
 TIME: str = "time"
+
+
+Dense: TypeAlias = PyTree[Array]  # the data of the interpolation within a step
+ArrayType: TypeAlias = jax.ShapeDtypeStruct | ShapedArray
+Types: TypeAlias = tuple[ArrayType, ...]
+Entry = TypeVar("Entry")  # an array, its type, or its tangent
 
 
 class Outputs(NamedTuple):
@@ -34,17 +41,17 @@ class Outputs(NamedTuple):
     they are not outputs.
     """
 
-    rows: list[list[Any]]
-    end: list[Any]
-    last: Any
+    rows: list[list[Array]]
+    end: list[Array]
+    last: tuple[Dense, list[Array]] | None
 
 
 class InputParts(NamedTuple):
     """The inputs of a motion in three parts: `value` (state, updated by each step), `known` (parameters), `times`."""
 
-    value: Any
-    known: Any
-    times: Any
+    value: Sequence[Any]
+    known: Sequence[Any]
+    times: Sequence[Any]
 
 
 class NativeCall(NamedTuple):
@@ -57,8 +64,8 @@ class NativeCall(NamedTuple):
     """
 
     settings: Callable[[int], list[np.ndarray]]
-    operands: list[Any]
-    results: list[Any]
+    operands: list[int | np.ndarray]
+    results: Sequence[ArrayType]
     kernel: Callable[[Sequence[Buffer]], MotionKernel]
     order: list[int] | None = None
 
@@ -73,21 +80,23 @@ class AbstractSteps(abc.ABC):
     the number of checkpoints.
     """
 
-    types: tuple[Any, ...]
+    types: Types
     kinds: tuple[tuple[str, int], ...]
     parts: InputParts
     components: int
     sets: int
-    outputs: tuple[Any, ...]
+    outputs: Types
     at_end: tuple[int, ...]
     rows: int
 
     @abc.abstractmethod
-    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+    def advance(
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+    ) -> tuple[list[Array], Dense]:
         """The value at the end of a step, and the data of its interpolation."""
 
     @abc.abstractmethod
-    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+    def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         """The interpolated state at a time within a step; `t` has one number for each component."""
 
     @abc.abstractmethod
@@ -95,20 +104,20 @@ class AbstractSteps(abc.ABC):
         """The same chain with steps that can be differentiated in forward mode, and then in reverse mode."""
 
     @abc.abstractmethod
-    def flat(self, outputs: Outputs) -> list[Any]:
+    def flat(self, outputs: Outputs) -> list[Array]:
         """Outputs, or their cotangents, as a flat list."""
 
     @abc.abstractmethod
-    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+    def unflat(self, arrays: Sequence[Array]) -> Outputs:
         """The inverse of `flat`."""
 
     def native(self, name: str, **settings: Any) -> NativeCall | None:
         """The call of the virtual machine for a primitive of that name; None if there is none."""
         return None
 
-    def split(self, x: Sequence[Any]) -> InputParts:
+    def split(self, x: Sequence[Array]) -> InputParts:
         """The inputs in their parts; tangents that are not inputs are zero."""
-        parts: dict[str, list[Any]] = {
+        parts: dict[str, list[Array | None]] = {
             name: [None] * len(part) for name, part in zip((VALUE, KNOWN, TIME), self.parts, strict=True)
         }
         for (name, place), array in zip(self.kinds, x, strict=True):
@@ -124,7 +133,7 @@ class AbstractSteps(abc.ABC):
         parts = dict(zip((VALUE, KNOWN, TIME), split, strict=True))
         return [parts[self.kinds[k][0]][self.kinds[k][1]] for k in wanted]
 
-    def time(self, times: list[Any], which: int) -> list[Any]:
+    def time(self, times: Sequence[Entry], which: int) -> Sequence[Entry]:
         """One of the times, for each component: `t₀` for `which` 0, `t₁` for 1, a set of saved times for 2 and up."""
         return times[which :: 2 + self.sets]
 
@@ -139,15 +148,19 @@ class AbstractSteps(abc.ABC):
         return self._tangents[moving]
 
 
+MotionInputs: TypeAlias = tuple[PyTree[Array], PyTree, PyTree, PyTree, PyTree[Array]]  # y, state, args, terms, times
+
+
 @freed_when_unused
 class MotionSteps(AbstractSteps):
     """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
 
-    def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
+    def __init__(self, inputs: MotionInputs, solver: dfx.AbstractSolver, last: Dense | None, rows: int) -> None:
         value, known, times = _partition(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
-        self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _static_part(known)
+        arrays, self._fixed = eqx.partition(known, eqx.is_array)
+        self._known = jax.tree.structure(arrays)
         parts = InputParts(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
         self.parts, self.rows, self.components, self.sets = parts, rows, 1, len(ts)
         self.types = (*parts.value, *parts.known, *parts.times)
@@ -162,7 +175,7 @@ class MotionSteps(AbstractSteps):
         self.outputs = (*saved, *end, *more)
 
     @staticmethod
-    def pack(inputs: Any, solver: Any, changes: Any = None) -> list[Any]:
+    def pack(inputs: MotionInputs, solver: dfx.AbstractSolver, changes: PyTree = None) -> list[Any]:
         """The inputs as a list; or their tangents `changes`, with `None` for zero."""
         arrays = eqx.filter(_partition(inputs, solver), eqx.is_array)
         if changes is None:
@@ -171,13 +184,16 @@ class MotionSteps(AbstractSteps):
         solver_tangents = jax.tree.map(lambda _: None, eqx.filter(solver, eqx.is_array))
         return jax.tree.structure(arrays).flatten_up_to(((y, state), (args, terms, solver_tangents), times))
 
-    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+    def advance(
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+    ) -> tuple[list[Array], Dense]:
         args, terms, solver = eqx.combine(jax.tree.unflatten(self._known, known), self._fixed)
         y, state = jax.tree.unflatten(self._value, value)
+        # No jump: motions with others are not recorded (`_recordable`), so a last stage serves as the next first one.
         y, _, dense, state, _ = solver.step(terms, *ends, y, args, state, False)
         return [jnp.asarray(x) for x in jax.tree.leaves((y, state))], dense
 
-    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+    def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         solver = self._fixed[2]
         return jax.tree.leaves(solver.interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0]))
 
@@ -187,14 +203,14 @@ class MotionSteps(AbstractSteps):
         chain._fixed = args, terms, with_stage_loop(solver, "bounded")
         return chain
 
-    def flat(self, outputs: Outputs) -> list[Any]:
+    def flat(self, outputs: Outputs) -> list[Array]:
         arrays = [*(x for row in outputs.rows for x in row), *outputs.end]
         if outputs.last is None:
             return arrays
         dense, ends = outputs.last
         return [*arrays, *jax.tree.leaves(_inexact(dense)), *ends]
 
-    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+    def unflat(self, arrays: Sequence[Array]) -> Outputs:
         n = len(self.at_end)
         rows = [list(arrays[k * n : (k + 1) * n]) for k in range(self.sets)]
         end, more = list(arrays[self.sets * n : (self.sets + 1) * n]), arrays[(self.sets + 1) * n :]
@@ -203,7 +219,7 @@ class MotionSteps(AbstractSteps):
         return Outputs(rows, end, (jax.tree.unflatten(self._dense, more[:-2]), list(more[-2:])))
 
 
-def _partition(inputs: Any, solver: Any) -> tuple[Any, Any, Any]:
+def _partition(inputs: MotionInputs, solver: dfx.AbstractSolver) -> tuple[PyTree[Array], PyTree, PyTree[Array]]:
     y, state, args, terms, times = inputs
     return jax.tree.map(jnp.asarray, (y, state)), (args, terms, solver), times
 
@@ -224,9 +240,9 @@ class TangentSteps(AbstractSteps):
         self.components = chain.components * (2 if self.timed else 1)
         value, known, times = chain.parts
         self.parts = InputParts(
-            (*value, *(value[i] for i in self._values)),  # pyright: ignore
-            (*known, *(known[j] for j in self._knowns)),  # pyright: ignore
-            times * (2 if self.timed else 1),
+            (*value, *(value[i] for i in self._values)),
+            (*known, *(known[j] for j in self._knowns)),
+            (*times, *times) if self.timed else times,
         )
         ahead = {VALUE: {i: n for n, i in enumerate(self._values)}, KNOWN: {j: n for n, j in enumerate(self._knowns)}}
         first = dict(zip((VALUE, KNOWN, TIME), map(len, chain.parts), strict=True))
@@ -235,7 +251,9 @@ class TangentSteps(AbstractSteps):
         self.outputs = chain.outputs * 2
         self.at_end = (*chain.at_end, *(len(value) + ahead[VALUE][i] for i in chain.at_end))
 
-    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+    def advance(
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+    ) -> tuple[list[Array], Dense]:
         chain = self.chain
         (k, dk), (v, dv), (e, de) = (
             _split_at(known, len(chain.parts.known)),
@@ -244,7 +262,7 @@ class TangentSteps(AbstractSteps):
         )
         moving = _select(k, self._knowns), _select(v, self._values), e if self.timed else []
 
-        def step(knowns: list[Any], values: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
+        def step(knowns: list[Array], values: list[Array], step_ends: list[Array]) -> tuple[list[Array], Dense]:
             full = (
                 replaced(k, self._knowns, knowns),
                 replaced(v, self._values, values),
@@ -255,11 +273,11 @@ class TangentSteps(AbstractSteps):
         (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))
         return [*v, *_select(dv, self._values)], (dense, _inexact(change))
 
-    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+    def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         (dense, change), (e, de) = dense, self._halves(ends)
         (t, dt), moving = self._halves(t), _inexact(dense)
 
-        def state(some: Any, e: list[Any], t: list[Any]) -> list[Any]:
+        def state(some: Dense, e: list[Array], t: list[Array]) -> list[Array]:
             return self.chain.read(eqx.combine(some, dense), e, t)
 
         if self.timed:
@@ -271,54 +289,50 @@ class TangentSteps(AbstractSteps):
     def in_both_modes(self) -> "TangentSteps":
         return self
 
-    def flat(self, outputs: Outputs) -> list[Any]:
+    def flat(self, outputs: Outputs) -> list[Array]:
         rows, ends = [_split_at(x, len(x) // 2) for x in outputs.rows], _split_at(outputs.end, len(outputs.end) // 2)
-        last: tuple[Any, Any] = None, None
+        last: list[tuple[Dense, list[Array]] | None] = [None, None]
         if outputs.last is not None:
             dense, at = outputs.last
             e, de = self._halves(at) if self.timed else (at, [jnp.zeros_like(x) for x in at])
-            last = (dense[0], e), (dense[1], de)
+            last = [(dense[0], e), (dense[1], de)]
         halves = [Outputs([x[h] for x in rows], ends[h], last[h]) for h in (0, 1)]
         return [*self.chain.flat(halves[0]), *self.chain.flat(halves[1])]
 
-    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+    def unflat(self, arrays: Sequence[Array]) -> Outputs:
         a, b = map(self.chain.unflat, _split_at(arrays, len(self.chain.outputs)))
         last = None
-        if a.last is not None:
+        if a.last is not None and b.last is not None:
             last = (a.last[0], b.last[0]), [*a.last[1], *(b.last[1] if self.timed else [])]
         return Outputs([[*x, *y] for x, y in zip(a.rows, b.rows, strict=True)], [*a.end, *b.end], last)
 
-    def _halves(self, x: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _halves(self, x: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Ends or times, split into primals and tangents."""
-        return _split_at(x, len(x) // 2) if self.timed else (x, [])
+        return _split_at(x, len(x) // 2) if self.timed else (list(x), [])
 
 
-def is_inexact(like: Any) -> bool:
+def is_inexact(like: Array | ArrayType) -> bool:
     """True if an array, or an array of this type, is differentiable."""
     return bool(jnp.issubdtype(like.dtype, jnp.inexact))
 
 
-def _inexact(tree: Any) -> Any:
+def _inexact(tree: PyTree) -> PyTree:
     return eqx.filter(tree, eqx.is_inexact_array)
 
 
-def _static_part(tree: Any) -> Any:
-    return eqx.filter(tree, eqx.is_array, inverse=True)
-
-
-def _types(arrays: Sequence[Any]) -> tuple[Any, ...]:
+def _types(arrays: Sequence[Array]) -> Types:
     return tuple(jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in arrays)
 
 
-def _split_at(x: Sequence[Any], n: int) -> tuple[list[Any], list[Any]]:
+def _split_at(x: Sequence[Entry], n: int) -> tuple[list[Entry], list[Entry]]:
     return list(x[:n]), list(x[n:])
 
 
-def _select(x: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _select(x: Sequence[Entry], places: Sequence[int]) -> list[Entry]:
     return [x[i] for i in places]
 
 
-def replaced(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+def replaced(x: Sequence[Entry], places: Sequence[int], arrays: Sequence[Entry]) -> list[Entry]:
     """The list with other arrays at some places."""
     full = list(x)
     for i, array in zip(places, arrays, strict=True):

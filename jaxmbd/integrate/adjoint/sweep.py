@@ -12,10 +12,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
+from jaxmbd.arrays import Number
 from jaxmbd.engine.upstream.equinox_internals import while_loop, write_row
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, InputParts, Outputs, is_inexact, replaced
+from jaxmbd.integrate.adjoint.steps import (
+    KNOWN,
+    TIME,
+    AbstractSteps,
+    Dense,
+    InputParts,
+    Outputs,
+    is_inexact,
+    replaced,
+)
 
 
 class CheckpointStore(eqx.Module):
@@ -32,14 +42,14 @@ class CheckpointStore(eqx.Module):
     levels: int = eqx.field(static=True)
 
     @classmethod
-    def empty(cls, state: Any, t: Any, rows: int, max_steps: int) -> "CheckpointStore":
+    def empty(cls, state: PyTree[Array], t: Number, rows: int, max_steps: int) -> "CheckpointStore":
         rows = min(rows, max_steps)
         levels = math.ceil(math.log2(max_steps / rows))
         times = jnp.zeros(max_steps, jnp.result_type(t))
         states = jax.tree.map(lambda x: jnp.zeros((rows + 1, *jnp.shape(x)), jnp.result_type(x)), state)
         return cls(states, times, times, rows, levels)
 
-    def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "CheckpointStore":
+    def with_step(self, i: Int[Array, ""], start: Number, end: Number, state: PyTree[Array]) -> "CheckpointStore":
         """The store with accepted step `i` added, from `start` to `end`, which begins at `state`."""
         is_checkpoint = i % (1 << self.level(i)) == 0
         place = jnp.where(is_checkpoint, self.place(i), self.rows)
@@ -75,6 +85,7 @@ class CheckpointStore(eqx.Module):
         level = self.level(last)
         start = (i >> level) << level
         recompute = (i == last) | ((i + 1) % (1 << level) == 0)
+        # Written with `pred`, not chosen afterwards: a choice between two buffers would copy all of them at each step.
         place = self.place(start)
         between = jax.tree.map(
             lambda checkpoints, rows: write_row(rows, 0, checkpoints[place], pred=recompute),  # pyright: ignore
@@ -110,7 +121,7 @@ class StepSchedule(NamedTuple):
     saved: list[Int[Array, ""]]
 
 
-def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: list[Any], i: Array) -> list[Any]:
+def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array) -> list[Array]:
     """The ends of step `i`, and their tangents: only the first start and the last end depend on `t₀` and `t₁`."""
     first, last = _at_ends(schedule, times, i)
     zero = jnp.zeros_like(schedule.starts[0])
@@ -120,7 +131,7 @@ def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: list[Any], i: A
     return ends
 
 
-def _at_ends(schedule: StepSchedule, times: list[Any], i: Array) -> tuple[Array, Array]:
+def _at_ends(schedule: StepSchedule, times: Sequence[Array], i: Array) -> tuple[Array, Array]:
     """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
     return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
@@ -139,7 +150,7 @@ class _ForwardCarry(eqx.Module):
     record: CheckpointStore | None
 
 
-def forward(steps: AbstractSteps, x: Sequence[Any], schedule: StepSchedule, recorded: bool = False) -> Any:
+def forward(steps: AbstractSteps, x: Sequence[Array], schedule: StepSchedule, recorded: bool = False) -> Any:
     """The outputs of the steps, or, if `recorded`, the checkpoints."""
     value, known, times = steps.split(x)
     value = [jnp.asarray(a) for a in value]
@@ -147,6 +158,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: StepSchedule, reco
     record = CheckpointStore.empty(value, schedule.starts[0], steps.rows, len(schedule.starts)) if recorded else None
     outputs, last = steps.unflat([jnp.zeros(like.shape, like.dtype) for like in steps.outputs]), None
     rows = [] if recorded else outputs.rows
+    # Only its structure is needed, and only that is computed: the carry of a loop has it before the first step.
     if outputs.last is not None and not recorded:
         ends = ends_of(steps, schedule, times, start)
         _, dense = jax.eval_shape(steps.advance, known, value, ends)
@@ -172,18 +184,20 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: StepSchedule, reco
 def _read(
     steps: AbstractSteps,
     schedule: StepSchedule,
-    times: list[Any],
+    times: Sequence[Array],
     k: int,
     carry: _ForwardCarry,
-    dense: Any,
-    ends: list[Any],
+    dense: Dense,
+    ends: Sequence[Array],
 ) -> tuple[Array, list[Any]]:
     """Interpolate the states at those times of set `k` that lie in the step; the next time, and the saved states."""
     ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.accepted - 1
+    # Also a loop without laps is traced, in which an array without entries cannot be indexed.
     if not len(ts[0]):
         return carry.next[k], carry.rows[k]
 
     def unfinished(state: Any) -> Array:
+        # The last step takes all times that are left, whatever rounding says of its end.
         return (state[0] < saved) & ((ts[0][state[0]] <= ends[1]) | is_last)
 
     def save(state: Any) -> Any:
@@ -217,8 +231,8 @@ class _TimesCarry(eqx.Module):
     """The last time still to be processed, and cotangents: of the interpolation's data, the step's ends, the times."""
 
     left: Int[Array, ""]
-    dense: Any
-    ends: Any
+    dense: Dense
+    ends: list[Array]
     ts: Any
 
 
@@ -228,7 +242,7 @@ class BackwardSweep:
     def __init__(
         self,
         steps: AbstractSteps,
-        x: Sequence[Any],
+        x: Sequence[Array],
         schedule: StepSchedule,
         record: CheckpointStore,
         wanted: Sequence[int],
@@ -240,7 +254,7 @@ class BackwardSweep:
         self.knowns = sorted(place for name, place in kinds if name == KNOWN)
         self.timed = any(name == TIME for name, _ in kinds)
 
-    def run(self, cotangents: Sequence[Any]) -> list[Any]:
+    def run(self, cotangents: Sequence[Array]) -> list[Array]:
         """The cotangents of the inputs with the indices `wanted`, from those of the outputs."""
         steps, count, outputs_bar = self.steps, self.schedule.accepted, self.steps.unflat(cotangents)
         value = [jnp.zeros_like(self.value[i]) for i in self.values]
@@ -264,14 +278,14 @@ class BackwardSweep:
         return steps.joined(full, self.wanted)
 
     @staticmethod
-    def _spread(places: list[int], arrays: list[Any], count: int) -> list[Any]:
+    def _spread(places: list[int], arrays: list[Array], count: int) -> list[Any]:
         by_place = dict(zip(places, arrays, strict=True))
         return [by_place.get(i) for i in range(count)]
 
-    def _ends(self, i: Array) -> list[Any]:
+    def _ends(self, i: Array) -> list[Array]:
         return ends_of(self.steps, self.schedule, self.times, i)
 
-    def _advance(self, j: Array, value: list[Any]) -> list[Any]:
+    def _advance(self, j: Array, value: list[Array]) -> list[Array]:
         return self.steps.advance(self.known, value, self._ends(j))[0]
 
     def _step_back(self, carry: _BackwardCarry, outputs_bar: Outputs) -> _BackwardCarry:
@@ -281,7 +295,7 @@ class BackwardSweep:
         ends = self._ends(i)
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 
-        def step(values: list[Any], knowns: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
+        def step(values: list[Array], knowns: list[Array], step_ends: list[Array]) -> tuple[list[Array], Dense]:
             full = replaced(self.known, self.knowns, knowns), replaced(value, self.values, values)
             y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
@@ -306,12 +320,12 @@ class BackwardSweep:
             times = self._with_step_ends(times, _add(step_ends_bar, ends_bar), i)
         return _BackwardCarry(i - 1, left, between, value_bar, _add(carry.known, known_bar), times)
 
-    def _with_times(self, times: list[Any], which: int, ts: list[Any]) -> list[Any]:
+    def _with_times(self, times: list[Array], which: int, ts: list[Array]) -> list[Array]:
         times = list(times)
         times[which :: 2 + self.steps.sets] = ts
         return times
 
-    def _with_step_ends(self, times: list[Any], ends: list[Any], i: Array) -> list[Any]:
+    def _with_step_ends(self, times: list[Array], ends: list[Array], i: Array) -> list[Array]:
         """The cotangents of times, with those of the ends of step `i` added if these are `t₀` or `t₁`."""
         first, last = _at_ends(self.schedule, self.times, i)
         starts = [t + jnp.where(first, e, 0.0) for t, e in zip(self.steps.time(times, 0), ends[::2], strict=True)]
@@ -319,12 +333,13 @@ class BackwardSweep:
         return self._with_times(self._with_times(times, 0, starts), 1, finals)
 
     def _times_back(
-        self, i: Array, carry: _TimesCarry, k: int, saved: list[Any], dense: Any, ends: list[Any]
+        self, i: Array, carry: _TimesCarry, k: int, saved: list[Array], dense: Dense, ends: list[Array]
     ) -> _TimesCarry:
         """Process the saved times of set `k` in step `i`, backward: the cotangents of their interpolation."""
         ts = self.steps.time(self.times, 2 + k)
 
         def unfinished(carry: _TimesCarry) -> Array:
+            # As in `_read`: the first step takes all that are left.
             return (carry.left >= 0) & ((ts[0][carry.left] > ends[0]) | (i == 0))
 
         def step(carry: _TimesCarry) -> _TimesCarry:
@@ -341,5 +356,5 @@ class BackwardSweep:
         return while_loop(unfinished, step, carry)
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(jnp.add, a, b)

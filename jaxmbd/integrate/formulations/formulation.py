@@ -126,6 +126,7 @@ class Stabilized(AbstractFormulation):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
         system = SaddlePoint(at)
+        # Both violations in one solve, as two columns, which share the factor of `S`.
         violation = jnp.stack([at.velocity(v), at.position()], axis=1)
         eta, mu = system.solve(violation).T
         remainder = system.apply_impulse(eta)

@@ -323,6 +323,8 @@ def _newton_closure(args: Any, q: Array) -> Array:
 def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     (args, q), (args_tangent, q_tangent) = primals, tangents
     closed = _newton_closure(args, q)
+    # The derivative of one Newton iterate at the solution: by the parameters it is that of the solution, by `q` the
+    # projection along the correction. None goes through the loop.
     _, tangent = eqx.filter_jvp(as_program(_newton_iterate), (args, closed), (args_tangent, q_tangent))
     return closed, jnp.zeros_like(closed) if tangent is None else tangent
 

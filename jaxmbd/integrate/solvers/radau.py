@@ -14,9 +14,9 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import Scalar, as_float, frozen
+from jaxmbd.arrays import Flag, Number, Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, is_one_of
@@ -28,6 +28,8 @@ from jaxmbd.integrate.solvers.radau_stages import (
     solve_stages,
     tableau,
 )
+from jaxmbd.integrate.solvers.unrolled_erk import StepResult
+from jaxmbd.integrate.solvers.wrapped_solver import Arguments, IntegratedState
 
 _MAX_EXTRAPOLATION = 3.0  # ratio of step sizes up to which extrapolation is a better guess than constant speeds
 
@@ -40,12 +42,12 @@ class CollocationPolynomial(dfx.AbstractLocalInterpolation):
 
     t0: Any
     t1: Any
-    y0: Any
-    y1: Any
-    slopes: Any
-    more: Any
+    y0: PyTree[Array]
+    y1: PyTree[Array]
+    slopes: PyTree[Array]
+    more: PyTree[Array]
 
-    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
+    def evaluate(self, t0: Number, t1: Number | None = None, left: bool = True) -> PyTree[Array]:
         if t1 is not None:
             return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
         theta = (t0 - self.t0) / jnp.where(self.t1 == self.t0, 1.0, self.t1 - self.t0)
@@ -111,20 +113,20 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         if not is_one_of(self.stages, (1, 3, 5, 7)):
             raise MechanismError(f"Radau: stages must be 1, 3, 5 or 7, got {self.stages!r}.")
 
-    def within(self, tolerance: Any) -> "Radau":
+    def within(self, tolerance: Number) -> "Radau":
         """The same method with this tolerance of the iteration, unless it has one already."""
         return self if self.tolerance is not None else Radau(self.stages, tolerance)
 
-    def order(self, terms: Any) -> int:
+    def order(self, terms: dfx.AbstractTerm) -> int:
         return 2 * self.stages - 1
 
-    def error_order(self, terms: Any) -> int:
+    def error_order(self, terms: dfx.AbstractTerm) -> int:
         return self.stages + 1
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: IntegratedState, args: object) -> IntegratedState:
         return terms.vf(t0, y0, args)
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> LastStep:
+    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: IntegratedState, args: object) -> LastStep:
         if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
             raise MechanismError("Radau solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...).")
         nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
@@ -133,8 +135,9 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
 
     def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: LastStep, made_jump: Any
-    ) -> tuple[Any, Any, dict[str, Any], LastStep, dfx.RESULTS]:
+        self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: IntegratedState, args: Arguments, solver_state: LastStep,
+        made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
         equations, (q, v, integrated) = args[0], y0
         states = len(equations.mechanism.layout.z)
         z, integrals = jnp.split(integrated, [states])
@@ -146,12 +149,14 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         integrands = _integrands(terms, step, stages, integrals, args)
         slopes = qdot, a, integrands if zdot is None else jnp.concatenate([zdot, integrands], axis=1)
         more = _start_slope_error(terms, y0, args, *frozen((step, linear, slopes, stages)))
+        # Quadratures are no unknowns: they enter no equation, and follow from the stages.
         integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
         y1 = (
             *_project(equations, t1, stages.q[-1], stages.v[-1]),
             integrals if stages.z is None else jnp.append(stages.z[-1], integrals),
         )
         valid = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
+        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
         error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), more)
         dense = {"y0": y0, "y1": y1, "slopes": jax.tree.map(lambda k: step.h * k, slopes), "more": more}
         return y1, error, dense, LastStep(step.h, a, zdot, stages.lam[-1]), dfx.RESULTS.successful
@@ -164,7 +169,9 @@ def _starting_values(step: RadauStep, last: LastStep) -> tuple[StageValues, Line
     return guess, LinearizedStages(step, guess)
 
 
-def _integrands(terms: Any, step: RadauStep, stages: StageValues, integrals: Array, args: Any) -> Float[Array, "n k"]:
+def _integrands(
+    terms: dfx.AbstractTerm, step: RadauStep, stages: StageValues, integrals: Array, args: Arguments
+) -> Float[Array, "n k"]:
     """The integrands of the quadratures at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
@@ -175,8 +182,9 @@ def _integrands(terms: Any, step: RadauStep, stages: StageValues, integrals: Arr
 
 
 def _start_slope_error(
-    terms: Any, y0: Any, args: Any, step: RadauStep, linear: LinearizedStages, slopes: Any, stages: StageValues
-) -> tuple[Array, Array, Array]:
+    terms: dfx.AbstractTerm, y0: IntegratedState, args: Arguments, step: RadauStep, linear: LinearizedStages,
+    slopes: IntegratedState, stages: StageValues,
+) -> IntegratedState:  # fmt: skip
     """The slope at the start minus that of the collocation polynomial, times the step: the unscaled error estimate.
 
     As in RADAU5, a solve with the matrix of the real eigenvalue filters the stiff components. The result times `γ₀` is

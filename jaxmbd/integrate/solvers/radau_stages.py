@@ -18,7 +18,7 @@ Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -122,7 +122,7 @@ class RadauStep(eqx.Module):
         """The times of the nodes."""
         return self.t + self.as_array(self.tableau.nodes) * self.h
 
-    def as_array(self, numbers: Any) -> Array:
+    def as_array(self, numbers: np.ndarray | float) -> Array:
         """Coefficients as an array in the precision of the state."""
         return jnp.asarray(numbers, self.q.dtype)
 
@@ -215,6 +215,10 @@ class StageSystem:
         return jax.scipy.linalg.lu_solve(self.own_factors, x)
 
 
+# Of Newton's method: the stages, the size of the last change, 1 for converged and -1 for failed, the iterations so far.
+Iterate: TypeAlias = tuple[StageValues, Scalar, Array, Array]
+
+
 @eqx.filter_custom_jvp
 def solve_stages(
     step: RadauStep, guess: StageValues, linear: LinearizedStages, tolerance: Scalar
@@ -224,7 +228,7 @@ def solve_stages(
     converged, stalled = thresholds(tolerance, step.q.dtype.itemsize)
     systems = [StageSystem(linear, jnp.asarray(s) / step.h) for s in _as_typed(step.tableau.values, step.q.dtype)]
 
-    def improve(carry: Any) -> Any:
+    def improve(carry: Iterate) -> Iterate:
         old, previous_size, _, count = carry
         change = _newton_change(step.tableau, systems, step.residual(old))
         of_v, of_lam, of_z = jnp.split(change, [nv, nv + old.lam.shape[1]], axis=1)
@@ -232,12 +236,13 @@ def solve_stages(
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
         size = _relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
+        # The rest of a geometric series with this ratio (Hairer, Wanner, §IV.8).
         error = size * ratio / jnp.maximum(1 - ratio, 1e-3)
         done = (error <= converged) | (ratio > 0.5) & (size <= stalled)
         failed = (ratio > _DIVERGED) | ~jnp.isfinite(size)
         return new, size, jnp.where(done, 1, jnp.where(failed, -1, 0)), count + 1
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry: Iterate) -> Array:
         _, _, status, count = carry
         return (status == 0) & (count < _MAX_ITERATIONS)
 
@@ -261,6 +266,7 @@ def _newton_change(
     for k, system in enumerate(systems):
         left, right = (_as_typed(x, residual.dtype, k) for x in (tableau.left[k], tableau.right[:, k]))
         part = system.solve(left @ residual.astype(left.dtype))
+        # The conjugate eigenvalue gives the conjugate, so one system serves each pair.
         total = total + (1 if k == 0 else 2) * jnp.real(right[:, None] * part[None])
     return total
 
@@ -285,7 +291,9 @@ def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Sca
 
 
 @solve_stages.def_jvp
-def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
+def _solve_stages_jvp(
+    primals: tuple[RadauStep, StageValues, LinearizedStages, Scalar], tangents: tuple[RadauStep, *tuple[object, ...]]
+) -> tuple[tuple[StageValues, Array], tuple[StageValues, None]]:
     """The implicit function theorem, with the exact Jacobian of all stage equations."""
     (step, guess, linear, tolerance), (step_tangent, *_) = primals, tangents
     stages, converged = solve_stages(step, guess, linear, tolerance)

@@ -8,19 +8,24 @@ which every mode of differentiation passes through, so that none of them needs a
 steps are constants.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import Scalar, is_concrete
+from jaxmbd.arrays import Flag, Number, Scalar, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.solvers.wrapped_solver import AbstractSolverAround
+from jaxmbd.integrate.solvers.unrolled_erk import StepResult
+from jaxmbd.integrate.solvers.wrapped_solver import AbstractSolverAround, Arguments
 from jaxmbd.model.mechanism.declared_times import declared_times, with_times
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+Time: TypeAlias = Number | np.floating  # of a user, [s]: not yet an array
 
 # Least distance between jumps, and of jumps from the start and end, in units of rounding of the largest time.
 _LEAST_GAP = 64.0
@@ -33,7 +38,7 @@ class SwitchingTimes(eqx.Module):
     kinks: Float[Array, " kinks"]
 
 
-def switches_of(mechanism: Any, more: Array | None) -> SwitchingTimes | None:
+def switches_of(mechanism: Mechanism, more: Array | None) -> SwitchingTimes | None:
     """The switching times of a mechanism's parts, with `more` jumps added; None if there are none."""
     declared = declared_times(mechanism)
     jumps = [x.times for x in declared if x.jumps] + ([] if more is None else [more])
@@ -43,13 +48,13 @@ def switches_of(mechanism: Any, more: Array | None) -> SwitchingTimes | None:
     return SwitchingTimes(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
 
 
-def smallest_gap(t0: Any, t1: Any) -> Any:
+def smallest_gap(t0: Time, t1: Time) -> Array | np.floating | np.ndarray:
     """The least distance [s] between jumps."""
     largest = np.maximum if is_concrete(t0, t1) else jnp.maximum
     return _LEAST_GAP * jnp.finfo(jnp.result_type(t0)).eps * largest(abs(t0), abs(t1))
 
 
-def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tuple[Any, Array | None]:
+def with_jumps_apart(mechanism: Mechanism, more: Array | None, t0: Time, t1: Time) -> tuple[Mechanism, Array | None]:
     """Separate coincident jumps of the mechanism, and of `more`, by an amount of the order of rounding.
 
     Then there is a step between any two jumps, so that the derivatives with respect to their times are distinct. Jumps
@@ -66,7 +71,7 @@ def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tu
     return with_times(mechanism, dict(zip(jumping, pieces, strict=True))), more
 
 
-def _are_apart(jump_times: list[Array], t0: Any, t1: Any) -> bool:
+def _are_apart(jump_times: list[Array], t0: Time, t1: Time) -> bool:
     """True if all jumps are concrete and separated from each other, the start and the end."""
     if not is_concrete(jump_times, t0, t1):
         return False
@@ -74,7 +79,7 @@ def _are_apart(jump_times: list[Array], t0: Any, t1: Any) -> bool:
     return bool((np.diff(times) > 8 * float(smallest_gap(t0, t1))).all())
 
 
-def _shifts(times: Array, t0: Any, t1: Any) -> Array:
+def _shifts(times: Array, t0: Time, t1: Time) -> Array:
     """The shifts that separate times; coincident times keep their order."""
     gap = smallest_gap(t0, t1)
     order = jnp.argsort(times, stable=True)
@@ -104,19 +109,20 @@ class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     controller: dfx.AbstractStepSizeController
     times: Float[Array, " n"]
 
-    def wrap(self, direction: Any) -> "StepsOnto":
+    def wrap(self, direction: int | np.ndarray | Array) -> "StepsOnto":
         return StepsOnto(self.controller.wrap(direction), self.times)
 
     def init(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
-    ) -> tuple[Any, Any]:
+        self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], dt0: Number | None, args: object,
+        func: Callable[..., PyTree[Array]], error_order: Number | None,
+    ) -> tuple[Number, tuple[PyTree, Array]]:  # fmt: skip
         proposed, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
         return _step_end(self.times, t0, proposed), (state, jnp.asarray(proposed))
 
     def adapt_step_size(
-        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any,
-        controller_state: Any,
-    ) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
+        self, t0: Number, t1: Number, y0: PyTree[Array], y1_candidate: PyTree[Array], args: object,
+        y_error: PyTree[Array] | None, error_order: Number, controller_state: tuple[PyTree, Array],
+    ) -> tuple[Flag, Number, Number, Flag, tuple[PyTree, Number], dfx.RESULTS]:  # fmt: skip
         old, proposed = controller_state
         keep, start, end, jump, new, result = self.controller.adapt_step_size(
             t0, t1, y0, y1_candidate, args, y_error, error_order, old
@@ -126,19 +132,20 @@ class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
             new = jax.tree.map(lambda a, b: jnp.where(truncated, a, b), old, new)
             end = jnp.where(truncated, proposed, end)
         else:
+            # Else the controller would go on from the length to which the step was cut.
             end = jnp.where(truncated, jnp.maximum(end, start + (proposed - t0)), end)
             # A truncated step is no sign of vanishing steps.
             result = dfx.RESULTS.where(truncated, dfx.RESULTS.successful, result)
         return keep, start, _step_end(self.times, start, end), jump, (new, end), result
 
 
-def _step_end(times: Array, start: Any, proposed: Any) -> Any:
+def _step_end(times: Array, start: Number, proposed: Number) -> Array:
     """The end of a step from `start` whose proposed end is `proposed`: the next switching time, if it is nearer."""
     stop = times[_index(times, start, "right")]
     return jnp.where(stop < proposed + _STRETCH * (proposed - start), stop, proposed)
 
 
-def _index(times: Array, t: Any, side: str) -> Array:
+def _index(times: Array, t: Number, side: str) -> Array:
     kind = "compare_all" if len(times) <= _MAX_COMPARE_ALL else "scan"
     return jnp.searchsorted(jax.lax.stop_gradient(times), jax.lax.stop_gradient(t), side=side, method=kind)
 
@@ -156,13 +163,13 @@ class StepEnds(eqx.Module):
     end: Scalar
     lead: Scalar
 
-    def moving(self, t: Any) -> tuple[Array, Array]:
+    def moving(self, t: Array) -> tuple[Array, Array]:
         """`t` with the derivative of the entry of `times` that it equals, and whether it equals one."""
         nearest = self.times[jnp.minimum(_index(self.times, t, "left"), len(self.times) - 1)]
         is_equal = jax.lax.stop_gradient(nearest) == jax.lax.stop_gradient(jnp.asarray(t))
         return t + jnp.where(is_equal, nearest - jax.lax.stop_gradient(nearest), 0.0), is_equal
 
-    def sides(self, t0: Any, t1: Any) -> tuple[Array, Array, Array]:
+    def sides(self, t0: Array, t1: Array) -> tuple[Array, Array, Array]:
         """The ends of a step, moved inside it from the switching times at its ends; and whether it starts at one."""
         frozen = jax.lax.stop_gradient
         nudge = frozen(_NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
@@ -179,7 +186,7 @@ class StepInterpolation(dfx.AbstractLocalInterpolation):
     t1: Any
     inner: dfx.AbstractLocalInterpolation
 
-    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
+    def evaluate(self, t0: Number, t1: Number | None = None, left: bool = True) -> PyTree[Array]:
         return self.inner.evaluate(t0, t1, left)
 
 
@@ -194,20 +201,27 @@ class SwitchingSolver(AbstractSolverAround):
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
 
     @property
-    def interpolation_cls(self) -> Any:  # pyright: ignore
+    def interpolation_cls(self) -> Callable[..., StepInterpolation]:  # pyright: ignore
         inner = self.solver.interpolation_cls
         return lambda *, t0, t1, start, end, dense: StepInterpolation(t0, t1, inner(t0=start, t1=end, **dense))
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+    def init(
+        self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: tuple[object, object, StepEnds]
+    ) -> PyTree:
         return self.solver.init(terms, t0, t1, y0, args[:2])
 
-    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+    def step(
+        self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: PyTree[Array], args: tuple[object, object, StepEnds],
+        solver_state: PyTree, made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
         start, end, after = args[2].sides(t0, t1)
         made_jump = after if made_jump is False else after | made_jump
         y1, error, dense, inner, result = self.solver.step(terms, start, end, y0, args[:2], solver_state, made_jump)
         return y1, error, {"start": start, "end": end, "dense": dense}, inner, result
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(
+        self, terms: dfx.AbstractTerm, t0: Number, y0: PyTree[Array], args: tuple[object, object, StepEnds]
+    ) -> PyTree[Array]:
         return self.solver.func(terms, t0, y0, args[:2])
 
 
@@ -215,10 +229,10 @@ def stepping_onto(
     switches: SwitchingTimes | None,
     solver: dfx.AbstractSolver,
     controller: dfx.AbstractStepSizeController,
-    args: tuple[Any, Any],
+    args: Arguments,
     t0: Scalar,
     t1: Scalar,
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...], Scalar]:
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[object, ...], Scalar]:
     """Solver, controller, `args` and `t0` for steps that end at the switching times; unchanged if there are none."""
     if switches is None:
         return solver, controller, args, t0
@@ -257,7 +271,10 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> StepEnds:
     return StepEnds(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
 
 
-def check_steps(solver: Any, controller: Any, switches: SwitchingTimes | None, t0: Any, t1: Any) -> None:
+def check_steps(
+    solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, switches: SwitchingTimes | None, t0: Time,
+    t1: Time,
+) -> None:  # fmt: skip
     """Raise for a solver, or for prescribed steps, whose evaluations would cross a switching time."""
     if switches is None:
         return

@@ -7,16 +7,16 @@ output are those of diffrax.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Flag, Number, Scalar
 from jaxmbd.engine import as_program
 from jaxmbd.engine.upstream.diffrax_internals import has_diffraxs_step
 from jaxmbd.engine.upstream.equinox_internals import any_instance
@@ -34,6 +34,10 @@ _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next ste
 )
 
 
+# Of a diffrax solver: the state at the end, its error if that is known, the data of the dense output, its own state.
+StepResult: TypeAlias = tuple[PyTree[Array], PyTree[Array] | None, dict[str, PyTree[Array]], PyTree, dfx.RESULTS]
+
+
 class DenseOutput(dfx.AbstractLocalInterpolation):
     """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
 
@@ -44,12 +48,12 @@ class DenseOutput(dfx.AbstractLocalInterpolation):
 
     t0: Any
     t1: Any
-    y0: Any
-    slopes: Any
-    control: Any
+    y0: PyTree[Array]
+    slopes: Sequence[PyTree[Array]]
+    control: Number
     weigh: Callable[[Scalar], Float[Array, " stages"]] = eqx.field(static=True)
 
-    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
+    def evaluate(self, t0: Number, t1: Number | None = None, left: bool = True) -> PyTree[Array]:
         if t1 is not None:
             return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
         empty = self.t1 == self.t0
@@ -95,20 +99,23 @@ class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
     def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
         return _dense(self.method)
 
-    def order(self, terms: Any) -> int | None:
+    def order(self, terms: dfx.AbstractTerm) -> int | None:
         return self.method.order(terms)
 
-    def error_order(self, terms: Any) -> Any:
+    def error_order(self, terms: dfx.AbstractTerm) -> Number | None:
         return self.method.error_order(terms)
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: PyTree[Array], args: object) -> PyTree[Array]:
         return terms.vf(t0, y0, args)
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: object) -> PyTree[Array]:
         return terms.vf(t0, y0, args) if tableau_of(self.method).fsal else None
 
     @eqx.filter_jit
-    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+    def step(
+        self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: object,
+        solver_state: PyTree[Array] | None, made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
         tableau = tableau_of(self.method)
         first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(tableau, terms, t0, t1, y0, args, first)
@@ -133,16 +140,19 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
     def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
         return _dense(self)
 
-    def order(self, terms: Any) -> int:
+    def order(self, terms: dfx.AbstractTerm) -> int:
         return 4
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: PyTree[Array], args: object) -> PyTree[Array]:
         return terms.vf(t0, y0, args)
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: object) -> PyTree[Array]:
         return terms.vf(t0, y0, args)
 
-    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+    def step(
+        self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: object,
+        solver_state: PyTree[Array], made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
         first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(_CLASSICAL, terms, t0, t1, y0, args, first)
         return y1, None, dense, last, dfx.RESULTS.successful
@@ -157,7 +167,7 @@ ExplicitMethod = dfx.AbstractERK | RungeKutta4
 _HERMITE = dfx.ThirdOrderHermitePolynomialInterpolation.from_k
 
 
-def is_explicit(solver: Any) -> TypeGuard[ExplicitMethod]:
+def is_explicit(solver: object) -> TypeGuard[ExplicitMethod]:
     """True if a solver is an explicit Runge–Kutta method with one tableau: diffrax's, or the classical one."""
     if isinstance(solver, RungeKutta4):
         return True
@@ -176,21 +186,27 @@ def _dense(method: ExplicitMethod) -> Callable[..., DenseOutput]:
     return lambda *, y1, **known: DenseOutput(**known, weigh=weigh)
 
 
-def _first_stage(terms: Any, t0: Any, y0: Any, args: Any, last_stage: Any, made_jump: Any) -> Any:
+def _first_stage(
+    terms: dfx.AbstractTerm, t0: Number, y0: PyTree[Array], args: object, last_stage: PyTree[Array] | None,
+    made_jump: Flag,
+) -> PyTree[Array]:  # fmt: skip
     """The first stage: the last stage of the previous step if there is one and the state has not jumped since."""
     if last_stage is None or made_jump is True:
         return terms.vf(t0, y0, args)
     if made_jump is False:
         return last_stage
+    # One condition for all instances of a batch: one for each would evaluate both sides for all of them.
     return jax.lax.cond(any_instance(made_jump), lambda: terms.vf(t0, y0, args), lambda: last_stage)
 
 
 def _step(
-    tableau: dfx.ButcherTableau, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, first: Any
-) -> tuple[Any, dict[str, Any], Any]:
+    tableau: dfx.ButcherTableau, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: PyTree[Array], args: object,
+    first: PyTree[Array],
+) -> tuple[PyTree[Array], dict[str, PyTree[Array]], PyTree[Array] | None]:  # fmt: skip
     """The state at the end of a step, the arguments of its dense output, and the next first stage, or None."""
     control, y, slopes = terms.contr(t0, t1), y0, [first]
     for row, node in zip(tableau.a_lower, tableau.c, strict=True):
+        # The end itself: `t₀ + (t₁ − t₀)` may by rounding lie behind it, and a force may switch there.
         t = t1 if node == 1 else t0 + float(node) * (t1 - t0)
         y = _advanced(y0, control, row, slopes)
         slopes.append(terms.vf(t, y, args))
@@ -199,16 +215,18 @@ def _step(
     return y1, dense, slopes[-1] if tableau.fsal else None
 
 
-def _advanced(y0: Any, control: Any, weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+def _advanced(
+    y0: PyTree[Array], control: Number, weights: Sequence[float | Array] | np.ndarray, slopes: Sequence[PyTree[Array]]
+) -> PyTree[Array]:
     """The state `y₀ + h Σⱼ aⱼ fⱼ`."""
     return jax.tree.map(jnp.add, y0, _scaled(control, _weighted_sum(weights, slopes)))
 
 
-def _scaled(control: Any, slope: Any) -> Any:
+def _scaled(control: Number, slope: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda f: control * f, slope)
 
 
-def _weighted_sum(weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+def _weighted_sum(weights: Sequence[float | Array] | np.ndarray, slopes: Sequence[PyTree[Array]]) -> PyTree[Array]:
     """The sum `Σⱼ aⱼ fⱼ` without terms of weight zero; weights are numbers of the tableau, or traced."""
     numbers = [float(a) if isinstance(a, float) else a for a in weights]  # plain numbers leave the precision as it is
     terms = [(a, f) for a, f in zip(numbers, slopes, strict=True) if not (isinstance(a, float) and a == 0)]

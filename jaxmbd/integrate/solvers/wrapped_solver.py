@@ -1,13 +1,22 @@
 """diffrax solvers that wrap another one: their base class, the settings of the inner one, work after each step."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import diffrax as dfx
 import equinox as eqx
+from jaxtyping import Array, PyTree
 
+from jaxmbd.arrays import Flag, Number
 from jaxmbd.engine.upstream.diffrax_internals import FROM_CONTROLLER
-from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation
+from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import update_row_selection
+from jaxmbd.integrate.solvers.unrolled_erk import StepResult
+
+IntegratedState: TypeAlias = tuple[Array, Array, Array]  # q, v, and states of parts with the quadratures
+Arguments: TypeAlias = tuple[Equations, AbstractFormulation]  # of the terms
+Solver = TypeVar("Solver", bound=dfx.AbstractSolver)
 
 
 class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
@@ -20,21 +29,23 @@ class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
     solver: eqx.AbstractVar[dfx.AbstractSolver[Any]]
 
     @property
-    def term_structure(self) -> Any:  # pyright: ignore
+    def term_structure(self) -> type[dfx.AbstractTerm] | PyTree:  # pyright: ignore
         return self.solver.term_structure
 
     @property
-    def term_compatible_contr_kwargs(self) -> Any:  # pyright: ignore
+    def term_compatible_contr_kwargs(self) -> PyTree[dict[str, object]]:  # pyright: ignore
         return self.solver.term_compatible_contr_kwargs
 
-    def order(self, terms: Any) -> int | None:
+    def order(self, terms: dfx.AbstractTerm) -> int | None:
         return self.solver.order(terms)
 
-    def error_order(self, terms: Any) -> Any:
+    def error_order(self, terms: dfx.AbstractTerm) -> Number | None:
         return self.solver.error_order(terms)
 
 
-def prepared(solver: dfx.AbstractSolver[Any], controller: Any, adjoint: dfx.AbstractAdjoint) -> dfx.AbstractSolver[Any]:
+def prepared(
+    solver: dfx.AbstractSolver[Any], controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint
+) -> dfx.AbstractSolver[Any]:
     """The solver with the settings that diffrax otherwise takes from the step-size controller and the adjoint: the
     tolerances of an implicit method's iteration, and the kind of the loop over the stages."""
     if isinstance(solver, dfx.AbstractImplicitSolver):
@@ -50,12 +61,12 @@ def missing_tolerances(solver: dfx.AbstractImplicitSolver[Any]) -> list[str]:
     return [name for name in ("rtol", "atol", "norm") if getattr(solver.root_finder, name) is FROM_CONTROLLER]
 
 
-def with_stage_loop(solver: Any, kind: str | None) -> Any:
+def with_stage_loop(solver: Solver, kind: str | None) -> Solver:
     """The same Runge–Kutta method, also inside other solvers, with this kind of loop over its stages unless it has one
     already: `"lax"` supports forward derivatives, `"bounded"` both modes and any order."""
     if isinstance(solver, AbstractSolverAround):
         return eqx.tree_at(lambda s: s.solver, solver, with_stage_loop(solver.solver, kind))
-    if not issubclass(type(solver), dfx.AbstractRungeKutta) or solver.scan_kind is not None:
+    if not isinstance(solver, dfx.AbstractRungeKutta) or solver.scan_kind is not None:
         return solver
     return eqx.tree_at(lambda s: s.scan_kind, solver, kind, is_leaf=lambda x: x is None)
 
@@ -72,15 +83,18 @@ class PostStepSolver(AbstractSolverAround):
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
 
     @property
-    def interpolation_cls(self) -> Any:  # pyright: ignore
+    def interpolation_cls(self) -> Callable[..., dfx.AbstractLocalInterpolation]:  # pyright: ignore
         return self.solver.interpolation_cls
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: IntegratedState, args: Arguments) -> PyTree:
         equations, formulation = args
         projecting = formulation if isinstance(formulation, AbstractProjectedFormulation) else None
         return self.solver.init(terms, t0, t1, y0, args), equations.independent_rows, projecting
 
-    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+    def step(
+        self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: IntegratedState, args: Arguments, solver_state: PyTree,
+        made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
         (inner, selected, projecting), (equations, formulation) = solver_state, args
         equations = equations.solved_in(equations.redundant, selected)
         jumped, args = (made_jump, (equations, formulation)) if projecting is None else (True, (equations, projecting))
@@ -90,5 +104,5 @@ class PostStepSolver(AbstractSolverAround):
             projecting, q, v = projecting.settle(equations, t1, q, v)
         return (q, v, quadratures), error, dense, (inner, update_row_selection(equations, t1, q), projecting), result
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: IntegratedState, args: Arguments) -> IntegratedState:
         return self.solver.func(terms, t0, y0, args)

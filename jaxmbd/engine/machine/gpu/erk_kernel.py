@@ -6,9 +6,10 @@ instances one after another: for tests on computers without a GPU.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from jaxmbd.engine.machine.gpu.kernel_part import (
     BEGIN,
@@ -57,7 +58,7 @@ class MotionKernel(NamedTuple):
     degree: int
     norm: np.ndarray
     settings: dict[str, int]
-    dtype: Any
+    dtype: DTypeLike
 
     def source(self) -> tuple[str, int]:
         """The text of the kernel, and how many values are uniform."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause
@@ -36,13 +37,14 @@ class Image(NamedTuple):
 
 
 def launched(
-    kernel: MotionKernel, operands: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct], batch: int
-) -> list[Any]:
+    kernel: MotionKernel, operands: Sequence[ArrayLike], results: Sequence[jax.ShapeDtypeStruct], batch: int
+) -> list[jax.Array]:
     """The results of a kernel, as one call for XLA."""
     ready()
     image = compiled(kernel, _architecture())
     memory = jax.ShapeDtypeStruct((max(image.uniform, 1),), kernel.dtype)
     call = jax.ffi.ffi_call(TARGET, [*results, memory])
+    # The machine code is an attribute of the call, so that it is stored with the compiled function.
     numbers = {"key": np.int64(image.key), "batch": np.int64(batch), "block": np.int64(BLOCK)}
     return list(call(*(jnp.asarray(x) for x in operands), image=image.code, **numbers))[:-1]
 

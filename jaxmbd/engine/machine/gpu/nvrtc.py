@@ -4,7 +4,6 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
-from typing import Any
 
 from jaxmbd.engine.machine.c_library import HERE
 
@@ -82,7 +81,7 @@ def _text_of(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     return text.raw
 
 
-def _strings(texts: Sequence[bytes]) -> Any:
+def _strings(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(texts))(*texts)
 
 
