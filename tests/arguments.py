@@ -118,7 +118,7 @@ def parts() -> dict[str, Call]:
         "Table": call(mbd.Table, [0.0, 1.0, 2.0], [0.0, 1.0, 0.0], 1),
         "Piecewise": call(mbd.Piecewise, [1.0], [1.0, 2.0], 0),
         "SmoothingSpline": call(mbd.SmoothingSpline, np.linspace(0, 1, 9), np.linspace(0, 1, 9), 0.1),
-        "Curve": call(mbd.Curve, np.eye(6)[:, :2] + np.arange(6.0)[:, None], 5, False, np.arange(6.0)),
+        "Curve": call(mbd.Curve, np.stack([np.arange(6.0), np.sqrt(9 + np.arange(6.0))], 1), 5, False, np.arange(6.0)),
         "Curve by a function": call(mbd.Curve, lambda u: jnp.stack([u, u**2]), closed=False, parameter=(0.0, 1.0)),
         "curve.along": call(mbd.Curve(lambda u: jnp.stack([u, u]), parameter=(0.0, 1.0)).along, law),
         "curve.nearest": call(mbd.Curve(lambda u: jnp.stack([u, u]), parameter=(0.0, 1.0)).nearest, np.ones(2)),

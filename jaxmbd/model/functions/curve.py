@@ -187,7 +187,10 @@ class Curve(AbstractFunction):
 
         Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
         """
-        return _nearest(self, jnp.asarray(point, self.breaks.dtype))
+        given, shape = as_finite("Curve", "nearest: point", point), jax.eval_shape(self, self.breaks[0]).shape
+        if given.shape != shape:
+            raise MechanismError(f"Curve: nearest: point must have shape {shape}, got {given.shape}.")
+        return _nearest(self, given.astype(self.breaks.dtype))
 
     def along(self, motion: Any) -> "AlongCurve":
         """The motion of a point whose arc length `[m]` is `motion(t)`, for `ground.moving(...)`.
@@ -270,7 +273,7 @@ def _measured(shape: Function, parameters: Array) -> tuple[Array, Array, Scalar]
         missing = _arc(piece, 0.0, in_powers(inverse, jnp.asarray(_TRIED, whole.dtype))) - _TRIED * whole
         return whole, inverse, jnp.maximum(jnp.abs(missing), jnp.abs(halves - whole))
 
-    lengths, inverse, wrong = jax.vmap(of_piece)(np.arange(len(parameters) - 1))
+    lengths, inverse, wrong = jax.vmap(of_piece)(jnp.arange(len(parameters) - 1))
     breaks = jnp.concatenate([jnp.zeros_like(lengths[:1]), jnp.cumsum(lengths)])
     return breaks, inverse, jnp.max(wrong) / breaks[-1]
 
@@ -290,7 +293,7 @@ def _inverse(piece: Function, whole: Scalar) -> Float[Array, " powers"]:
             w = w - (_arc(piece, 0.0, w) - x * whole) / _speed(piece, w)
         return (w - first) / (x * (1 - x)) ** 2
 
-    q = jnp.sum(_TO_POWERS.astype(whole.dtype) * jax.vmap(by_newton)(_NODES.astype(whole.dtype))[None], axis=1)
+    q = jnp.sum(_TO_POWERS.astype(whole.dtype) * jax.vmap(by_newton)(jnp.asarray(_NODES, whole.dtype))[None], axis=1)
     return jnp.pad(q, (0, 4)) - 2 * jnp.pad(q, (1, 3)) + jnp.pad(q, (2, 2)) + jnp.pad(cubic, (_POWERS - 4, 0))
 
 

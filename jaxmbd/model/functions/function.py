@@ -31,6 +31,7 @@ class AbstractFunction(eqx.Module):
     **Fields:** `breaks (k,)`, increasing; `order`, the lowest derivative that jumps there: 0 if the value itself jumps,
     1 at kinks. `ends_steps`: False for functions so smooth that integration steps across their breaks, such as splines.
 
+        >>> import equinox as eqx
         >>> class Cam(mbd.extend.AbstractFunction):
         ...     breaks: jax.Array
         ...     order: int = eqx.field(static=True, default=2)
