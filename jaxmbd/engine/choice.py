@@ -74,6 +74,7 @@ class Hindrance(Enum):
     PROJECTION = "whose formulation changes the state after each step"
     PROGRESS = "with a progress bar"
     PLATFORM = "on a device that has no such engine"
+    MACHINE = "on a computer without the virtual machine, which needs a C compiler once"
     ADJOINT = "with another adjoint"
     SOLVER = "whose solver is no explicit Runge-Kutta method"
     CONTROLLER = "with another step-size controller"

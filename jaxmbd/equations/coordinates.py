@@ -84,17 +84,17 @@ class AbstractPlacement(abc.ABC):
         """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies and pieces (`AbstractSpace.inertia`),
         stacked."""
 
-    @abc.abstractmethod
     def own_loads(self, v: Array) -> Array | None:
         """The generalized forces of strain and damping of flexible bodies; None if there are none."""
+        return None
 
-    @abc.abstractmethod
     def strain_energy(self) -> Scalar | None:
         """The strain energy [J] of flexible bodies; None if there are none."""
+        return None
 
-    @abc.abstractmethod
     def own_kinetic_energy(self, v: Array) -> Scalar | None:
         """The kinetic energy [J] of flexible bodies beside that of their pieces; None if there are none."""
+        return None
 
     @abc.abstractmethod
     def joint_axes(self) -> Float[Array, "speeds twist"]:
@@ -187,15 +187,6 @@ class AbsolutePlacement(AbstractPlacement):
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)
-
-    def own_loads(self, v: Array) -> None:
-        return None
-
-    def strain_energy(self) -> None:
-        return None
-
-    def own_kinetic_energy(self, v: Array) -> None:
-        return None
 
     def joint_axes(self) -> Float[Array, "0 twist"]:
         return jnp.zeros((0, len(self.space.speeds)), self.frames.position.dtype)

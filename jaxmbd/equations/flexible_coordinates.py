@@ -23,7 +23,7 @@ from jaxmbd.engine import trace_once
 from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia, with_blocks
-from jaxmbd.model.body.flexible import AbstractFlexibleBody, flexible
+from jaxmbd.model.body.flexible import AbstractFlexibleBody, flexible, frames_of
 from jaxmbd.model.mechanism.groups import unnamed
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, gather_sum, gather_table, summed
@@ -52,12 +52,11 @@ class FlexibleCoordinates(AbstractCoordinates):
 
     def __init__(self, base: AbstractCoordinates, mechanism: Mechanism) -> None:
         self.base, self.space, self.rigid = base, mechanism.space, len(mechanism.bodies)
-        bodies, parts, frames, own = flexible(mechanism.bodies), [], 0, 0
-        for place, body in bodies.items():
-            sites, k = len(body.site_names), len(body.own_coordinates)
-            count = sites + body.piece_count
-            parts.append(FlexiblePart(place, slice(frames, frames + count), slice(own, own + k), sites))
-            frames, own = frames + count, own + k
+        bodies, parts, own = flexible(mechanism.bodies), [], 0
+        for place, frames in frames_of(mechanism.bodies).items():
+            among, start = slice(frames.start - self.rigid, frames.stop - self.rigid), own
+            own += len(bodies[place].own_coordinates)
+            parts.append(FlexiblePart(place, among, slice(start, own), len(bodies[place].site_names)))
         self.speeds = len(mechanism.tree.speeds) - own
         self.bodies, self.parts = tuple(unnamed(body) for body in bodies.values()), tuple(parts)
 

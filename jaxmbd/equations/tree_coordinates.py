@@ -336,15 +336,6 @@ class TreePlacement(AbstractPlacement):
         values, n = jax.vmap(product)(at_rows(self.axes, r), at_rows(first, s), at_rows(H, s)), len(owners)
         return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
-    def own_loads(self, v: Array) -> None:
-        return None
-
-    def strain_energy(self) -> None:
-        return None
-
-    def own_kinetic_energy(self, v: Array) -> None:
-        return None
-
     def joint_axes(self) -> Float[Array, "nv twist"]:
         return self.axes
 

@@ -107,9 +107,15 @@ def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
         order = f" The order is {call}." if call else ""
         given = type(state).__name__
         raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {given}.{order}")
-    own, blocks = mechanism.layout, {"coordinates": "q", "states of parts": "z"}
+    blocks = {"coordinates": "q", "speeds": "v", "states of parts": "z"}
     for kind, block in blocks.items():
-        given, needed = (getattr(layout, block).names for layout in (state.layout, own))
+        given, needed = (getattr(layout, block).names for layout in (state.layout, mechanism.layout))
+        count = np.shape(getattr(state, block))[-1:]
+        if given == needed and count and count != (len(needed),):
+            raise MechanismError(
+                f"The state has {count_of(count[0], 'number')} in {block}, and its layout {len(needed)} {kind}: "
+                f"{_shortened(needed)}."
+            )
         if given != needed:
             raise MechanismError(
                 f"The state belongs to another mechanism: it has the {kind} {_shortened(given)}; this mechanism has "

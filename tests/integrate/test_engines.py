@@ -13,6 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.analyses.simulation import integration
 from jaxmbd.engine import choice
 from tests.marks import in_both_coordinates
 
@@ -77,6 +78,8 @@ def test_the_classical_method_is_that_of_diffraxs_loop() -> None:
         ({"switching_times": [0.05]}, "with switching times, of a Table or Piecewise or given"),
         ({"events": [mbd.Event("up", quantity="O.angle", at=3.0)]}, "with events"),
         ({"stepsize_controller": dfx.StepTo([0.0, 0.05, 0.1])}, "with another step-size controller (StepTo)"),
+        ({"adjoint": dfx.RecursiveCheckpointAdjoint()}, "with another adjoint (RecursiveCheckpointAdjoint)"),
+        ({"progress": True}, "with a progress bar"),
     ],
 )
 def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], reason: str) -> None:
@@ -106,6 +109,22 @@ def test_why_an_engine_ran_is_said_of_each_motion_of_a_batch() -> None:
     assert "hindrance" not in attributes
     driven = mechanism.with_parts([pl.Driver("motor", "O.angle", lambda t: t)])
     assert mbd.kinematics(driven, [0.0, 0.1]).engine_reason == ""
+
+
+def test_what_is_no_program_is_said_and_a_machine_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A force that iterates until it is accurate; and a computer on which nothing could be compiled."""
+    halved = lambda x: jax.lax.while_loop(lambda x: jnp.abs(x) > 0.1, lambda x: 0.5 * x, x)  # noqa: E731
+    mechanism = pendulum().with_parts([pl.JointForce("brake", "O.angle", lambda t, angle, rate, _: -halved(rate))])
+    state = mbd.assemble(mechanism, {"O.angle": 0.7})
+    solution = mbd.simulate(mechanism, state, [0.0, 0.1])
+    assert (solution.engine, solution.engine_reason.split(":")[0]) == (
+        "diffrax",
+        "diffrax's loop runs a motion whose right-hand side is no program",
+    )
+    monkeypatch.setattr(integration, "vm", lambda: None)
+    state = mbd.assemble(pendulum(), {"O.angle": 0.7})
+    alone = mbd.simulate(pendulum(), state, [0.0, 0.1], max_steps=777)  # which nothing else has compiled
+    assert alone.engine_reason.endswith("without the virtual machine, which needs a C compiler once")
 
 
 def test_a_reason_tells_the_size_of_the_program() -> None:

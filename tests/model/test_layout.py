@@ -1,5 +1,8 @@
 """The entries of a state: their names, units, owners and sizes, block by block."""
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +51,21 @@ def test_states_made_by_hand_are_those_of_an_assembly() -> None:
     later = jax.lax.cond(jnp.asarray(True), lambda s: s, lambda s: state, by_hand)
     np.testing.assert_array_equal(later.q, state.q)
     assert float(by_hand["slider.x"]) == float(state["slider.x"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"z": np.zeros(0)}, "The state has 0 numbers in z, and its layout 1 states of parts: motor.current"),
+        ({"v": np.zeros(2)}, "The state has 2 numbers in v, and its layout 3 speeds: rod.vx, rod.vy, rod.omega"),
+    ],
+)
+def test_states_made_by_hand_with_other_numbers_are_refused(changes: dict[str, Any], text: str) -> None:
+    mechanism = mbd.examples.get("pendulum").mechanism.with_parts([motor()])
+    state = dataclasses.replace(mbd.assemble(mechanism), **{k: jnp.asarray(x) for k, x in changes.items()})
+    for call in (lambda: mbd.simulate(mechanism, state, [0.0, 0.1]), lambda: mbd.read(mechanism, state, "energy")):
+        with pytest.raises(mbd.MechanismError, match=text):
+            call()
 
 
 @pytest.mark.parametrize("name", mbd.examples.names())

@@ -24,6 +24,7 @@ from jaxmbd.analyses.simulation.verdict import (
 )
 from jaxmbd.arrays import Number, Scalar
 from jaxmbd.engine import as_program, cached_on_disk, choice, is_program
+from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu import launcher
 from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
@@ -200,6 +201,7 @@ def _hindrance(
         kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
         kind.PLATFORM: (not has_loop, platform.upper()),
+        kind.MACHINE: (vm() is None, ""),
         kind.ADJOINT: (not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode), name(adjoint)),
         kind.SOLVER: (not is_explicit(solver), name(solver)),
         kind.CONTROLLER: (not (controlled or type(control) is dfx.ConstantStepSize), name(control)),

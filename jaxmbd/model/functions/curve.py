@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Point, Scalar, constant, frozen, is_concrete
+from jaxmbd.checks import check_flags
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, is_one_of, shown
 from jaxmbd.model.functions.function import (
@@ -113,11 +114,10 @@ class Curve(AbstractFunction):
     order: int = eqx.field(static=True)
 
     def __init__(self, shape: Any, degree: int = 5, closed: bool = False, parameter: Any = None) -> None:
-        if not isinstance(closed, bool):
-            raise MechanismError(f"Curve: closed must be True or False, got {shown(closed)}.")
+        check_flags("Curve", closed=closed)
         if not is_one_of(degree, (3, 5)):
             raise MechanismError(f"Curve: degree must be 3 or 5, got {shown(degree)}.")
-        self.closed = closed
+        self.closed = bool(closed)
         if callable(shape) and not isinstance(shape, type):
             known, self.order = _of_function(shape, parameter, closed)
             # Traced values that a function closes over become leaves of it, so that derivatives pass through the curve.
@@ -187,9 +187,9 @@ class Curve(AbstractFunction):
 
         Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
         """
-        given, shape = as_finite("Curve", "nearest: point", point), jax.eval_shape(self, self.breaks[0]).shape
-        if given.shape != shape:
-            raise MechanismError(f"Curve: nearest: point must have shape {shape}, got {given.shape}.")
+        given, size = as_finite("Curve", "nearest: point", point), _check_shape(self.shape)
+        if given.shape != (size,):
+            raise MechanismError(f"Curve: nearest: point must be {size} numbers, got shape {given.shape}.")
         return _nearest(self, given.astype(self.breaks.dtype))
 
     def along(self, motion: Any) -> "AlongCurve":

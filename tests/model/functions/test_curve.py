@@ -222,6 +222,8 @@ WRONG = {
         lambda: mbd.Curve(lambda u: (u * (1 - u), u * (1 - u) * (2 - u)), closed=True, parameter=(0, 1)),
         "its direction is",
     ),
+    "a point in space": (lambda: BEND.nearest([1.0, 2.0, 3.0]), r"nearest: point must be 2 numbers, got shape \(3,\)"),
+    "a complex point": (lambda: BEND.nearest(1j), "nearest: point must be real numbers"),
     "traced": (lambda: jax.jit(lambda x: mbd.Curve(x).length)(OVAL), "where the points are traced"),
 }  # fmt: skip
 
