@@ -1,7 +1,8 @@
 """The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import diffrax as dfx
 import equinox as eqx
@@ -10,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
-from jaxmbd.analyses.events.segmented_integration import run_with_events
+from jaxmbd.analyses.events.event_programs import EventPrograms, solution_with_events
+from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
 from jaxmbd.analyses.simulation.step_control import error_weights, first_step, position_norm, state_norm
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
@@ -32,7 +35,13 @@ from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_i
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.explicit_steps import Engine, ExplicitSteps, explicit_steps, run_explicit
+from jaxmbd.integrate.adjoint.explicit_steps import (
+    Engine,
+    EventFunctions,
+    ExplicitSteps,
+    explicit_steps,
+    run_explicit,
+)
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
@@ -42,7 +51,7 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
+from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -108,9 +117,7 @@ def integrate(
     solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
     y, changes, log = (q, v, start_of(equations.mechanism, z, len(settings.quadratures))), None, None
     if settings.events:
-        run, formulation, changes, log = run_with_events(
-            solve, equations, formulation, y, ts, settings.events, settings.max_events, state.rank
-        )
+        run, formulation, changes, log = _with_events(solve, settings, switches, equations, formulation, y, ts, state.rank)
         ts = run.ts[0]
     else:
         run = solve(equations, formulation, ts[0], ts[-1], y, ts)
@@ -139,19 +146,44 @@ def integrate(
     return fields, *jax.lax.stop_gradient((start, end))
 
 
+def _with_events(
+    solve: Callable[..., dfx.Solution], settings: SettledIntegration, switches: SwitchingTimes | None,
+    equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any, rank: Array,
+) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
+    """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
+    native = _steps_of(settings, switches, equations, formulation, y, ts)
+    if not isinstance(native, choice.Hindrance):
+        first = first_step(settings.controller, ts, settings.dt0)
+        run, log = run_explicit(*native, settings.controller, first, ts[0], ts[-1], ts)
+        assert log is not None
+        if isinstance(settings.adjoint, dfx.ForwardMode):
+            run, log = forward_only((run, log), _FORWARD_ONLY)
+        rules = _rules(settings, equations, formulation, ts)
+        return solution_with_events(run, log, rules, jnp.asarray(ts), rank)
+    run, *others = run_with_events(
+        solve, equations, formulation, y, ts, settings.events, settings.max_events, rank
+    )
+    return run._replace(stats=run.stats | {"hindrance": native.number}), *others
+
+
+def _rules(
+    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, ts: Any
+) -> EventPrograms:
+    gap = jnp.asarray(smallest_gap(ts[0], ts[-1]))
+    return EventPrograms(equations, formulation, settings.events, gap, settings.max_events)
+
+
 def _steps_of(
     settings: SettledIntegration, switches: SwitchingTimes | None, equations: Equations,
-    formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None,
+    formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None = None,
 ) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The steps of a motion that the virtual machine can run as a whole, and its parameters; or what hinders that.
 
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
-    if the right-hand side is a program and nothing happens between steps.
+    if the right-hand side is a program, and events whose quantities and effects are.
     """
     found, which = _hindrance(settings, switches, formulation, event)
-    steps = (
-        found if found is not choice.Hindrance.NONE else _explicit_steps(settings, equations, formulation, y, len(ts))
-    )
+    steps = found if found is not choice.Hindrance.NONE else _explicit_steps(settings, equations, formulation, y, ts)
     if isinstance(steps, choice.Hindrance) and settings.engine not in ("auto", "diffrax"):
         raise MechanismError(
             f"engine={settings.engine!r} cannot run a motion {steps.value}{which and f' ({which})'}. Leave engine out: "
@@ -161,19 +193,26 @@ def _steps_of(
 
 
 def _explicit_steps(
-    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
+    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any
 ) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
     assert is_explicit(solver)
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
-    rows = equations.independent_rows
+    rows, given, events, motion = equations.independent_rows, (equations, formulation), None, sum(map(len, y))
+    if settings.events:
+        rules = _rules(settings, equations, formulation, ts)
+        size = motion + equations.mechanism.nv - len(settings.quadratures)  # of (q, v, v, z)
+        events = EventFunctions(_heights, _effect, rules.layout(motion, size))
+        y = *y, rules.packed(rules.start._replace(time=jnp.asarray(ts[0])))
+        given = *given, settings.events, rules.gap
     y = y if rows is None else (*y, rows.astype(y[0].dtype))
     norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     found = explicit_steps(
-        _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
-        jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine, condition=equations.redundant,
+        _flat_rates, None if rows is None else _rows_after, given, (settings.quadratures, ends, settings.max_events),
+        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps, settings.engine,
+        condition=equations.redundant, events=events,
     )  # fmt: skip
     if found is None:
         return choice.Hindrance.NO_PROGRAM
@@ -196,7 +235,7 @@ def _hindrance(
     kind = choice.Hindrance
     holds = {
         kind.ASKED: (settings.engine == "diffrax", ""),
-        kind.EVENTS: (bool(settings.events) or event is not None, ""),
+        kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
         kind.SWITCHING: (switches is not None, ""),
         kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
@@ -210,24 +249,57 @@ def _hindrance(
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array: `q`, `v`, `z`, and the selected rows (constant)."""
-    equations, formulation, parts, rows = _unpacked(given, static, y)
-    rates = _rates(equations, formulation, static[0], t, *parts)
-    return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in rows)])
+    """The right-hand side for the state as one array: `q`, `v`, `z`, what events remember, and the selected rows (both
+    constant)."""
+    at = _unpacked(given, static, y)
+    equations, formulation = at.equations, at.formulation
+    if at.rules is not None:
+        equations, formulation = at.rules.at_memory(at.memory)
+    rates = _rates(equations, formulation, static[0], t, *at.motion)
+    return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in at.constant)])
 
 
 def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:
     """The selected rows for the next step."""
-    equations, _, (q, *_), _ = _unpacked(given, static, y)
-    return exchanged_rows(equations, t, q).astype(y.dtype)
+    at = _unpacked(given, static, y)
+    return exchanged_rows(at.equations, t, at.motion[0]).astype(y.dtype)
 
 
-def _unpacked(given: Any, static: Any, y: Array) -> tuple[Equations, AbstractFormulation, list[Array], list[Array]]:
-    (equations, formulation), (_, ends) = given, static
-    q, v, z, *rows = jnp.split(y, ends)
-    if rows:
-        equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(rows[0]) != 0)
-    return equations, formulation, [q, v, z], rows
+def _heights(given: Any, static: Any, t: Array, y: Array) -> Array:
+    """The heights of the events and their rates."""
+    at = _unpacked(given, static, y)
+    assert at.rules is not None
+    return at.rules.guard(t, at.motion, at.memory)
+
+
+def _effect(given: Any, static: Any, t: Array, y: Array) -> Array:
+    """The state after the event that is due, and its entry in the log."""
+    at = _unpacked(given, static, y)
+    assert at.rules is not None
+    motion, memory, entry = at.rules.effect(t, at.motion, at.memory)
+    return jnp.concatenate([*motion, at.rules.packed(memory), *at.constant[1:], entry])
+
+
+class _Unpacked(NamedTuple):
+    """The parts of a state as one array: `(q, v, z)`, and what is constant within a step; and what they belong to."""
+
+    equations: Equations
+    formulation: AbstractFormulation
+    motion: tuple[Array, Array, Array]
+    constant: list[Array]
+    rules: EventPrograms | None
+    memory: Any
+
+
+def _unpacked(given: Any, static: Any, y: Array) -> _Unpacked:
+    (equations, formulation, *events), (_, ends, room) = given, static
+    q, v, z, *constant = jnp.split(y, ends)
+    if len(constant) > (1 if events else 0):
+        equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(constant[-1]) != 0)
+    rules = EventPrograms(equations, formulation, *events, room) if events else None
+    return _Unpacked(
+        equations, formulation, (q, v, z), constant, rules, rules and rules.unpacked(constant[0])
+    )
 
 
 def _solve(
@@ -238,7 +310,7 @@ def _solve(
     t = jnp.asarray(t0)
     native = _steps_of(settings, switches, equations, formulation, y, ts, event)
     if not isinstance(native, choice.Hindrance):
-        run = run_explicit(*native, settings.controller, first, t0, t1, ts)
+        run, _ = run_explicit(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
         ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows  # pyright: ignore
         return eqx.tree_at(lambda r: r.ys, run, forward_only(ys, _FORWARD_ONLY) if is_forward else ys)

@@ -42,30 +42,43 @@ static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, cons
 
 /* --- step-size control ------------------------------------------------------------------------------------ */
 
+/* With events (`erk_events.h`): `due`, 1 if one is to happen; `fresh`, 1 if the heights at the start of the step are not
+   known; `aimed`, the event to whose root the step is taken again, for the `tries`th time, not beyond `latest`; `resumed`, the
+   length of the first step after an event. */
 typedef struct {
-  T t0, t1, t1_floor, tprev, tnext;
+  T t0, t1, t1_floor, tprev, tnext, latest, resumed;
   T inverse[2]; /* the inverse scaled errors of the last two accepted steps */
-  int64_t next, planned;
-  int active, at_dtmin;
+  int64_t next, planned, base, aimed, tries;
+  int active, at_dtmin, due, fresh;
   int64_t counts[COUNTS];
 } JOIN(Lane, NAME);
+
+/* Plans the steps from here to the end, the first one of length `h`: at the start of a motion, and again after an event. */
+static void JOIN(plan, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T h) {
+  a->t0 = a->tprev, a->base = a->counts[STEPS], a->inverse[0] = a->inverse[1] = 1;
+  if (!m->adaptive) a->planned = (int64_t)M(ceil)((a->t1 - a->t0) / M(nextafter)(h, (T)INFINITY));
+  a->tnext = a->t0 + h > a->t1_floor ? a->t1 : a->t0 + h;
+}
 
 static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
   const T *k = JOIN(row, NAME)(&m->control, m->call.batch, instance);
   T h = *JOIN(row, NAME)(&m->h0, m->call.batch, instance);
   memset(a, 0, sizeof *a);
-  a->t0 = a->tprev = *JOIN(row, NAME)(&m->t0, m->call.batch, instance), a->inverse[0] = a->inverse[1] = 1;
+  a->tprev = *JOIN(row, NAME)(&m->t0, m->call.batch, instance);
   a->t1 = a->t1_floor = *JOIN(row, NAME)(&m->t1, m->call.batch, instance);
   for (int i = 0; i < 100; i++) a->t1_floor = M(nextafter)(a->t1_floor, (T)-INFINITY);
   if (m->adaptive) {
     h = h < k[DTMAX] ? h : k[DTMAX];
     h = h > k[DTMIN] ? h : k[DTMIN];
-  } else {
-    a->planned = (int64_t)M(ceil)((a->t1 - a->t0) / M(nextafter)(h, (T)INFINITY));
   }
-  a->tnext = a->t0 + h;
-  if (!m->adaptive && a->tnext > a->t1) a->tnext = a->t1;
+  JOIN(plan, NAME)(a, m, h);
+  a->resumed = h, a->aimed = -1, a->due = a->fresh = EVENTS(m) > 0;
   a->active = a->tprev < a->t1;
+}
+
+/* True if a step with a scaled error is accurate enough. */
+static inline int JOIN(is_kept, NAME)(const JOIN(Lane, NAME) *a, const Motion *m, const T error) {
+  return !m->adaptive || error < 1 || a->at_dtmin;
 }
 
 /* Decides on a step with a scaled error, and sets the ends of the next one. Returns 1 if the step is accepted. */
@@ -74,7 +87,7 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
   int keep = 1;
   T start, end;
   if (m->adaptive) {
-    keep = error < 1 || a->at_dtmin;
+    keep = JOIN(is_kept, NAME)(a, m, error);
     T inverse = 1 / error;
     T factor = k[SAFETY];
     if (k[COEFFICIENT_1] != 0) factor *= M(pow)(inverse, k[COEFFICIENT_1]);
@@ -94,7 +107,7 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
     if (keep) a->inverse[1] = a->inverse[0], a->inverse[0] = inverse;
     start = keep ? a->tnext : a->tprev, end = start + dt;
   } else {
-    const int64_t done = a->counts[STEPS] + 2;
+    const int64_t done = a->counts[STEPS] - a->base + 2;
     start = a->tnext;
     end = done == a->planned ? a->t1 : a->t0 + (a->t1 - a->t0) * ((T)done / (T)a->planned);
   }
@@ -122,7 +135,8 @@ static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int
       int64_t *saved = &lanes[l].counts[SAVED];
       if (!LANE_OF(keep, l) || *saved >= m->ts.size) continue;
       const T t = JOIN(row, NAME)(&m->ts, m->call.batch, instances[l])[*saved];
-      if (!(t <= LANE_OF(end, l))) continue;
+      /* At the time of an event the state after it is saved. */
+      if (!(t <= LANE_OF(end, l)) || (lanes[l].due && t == LANE_OF(end, l))) continue;
       any = 1, mine[l] = JOIN(row, NAME)(&m->ys, m->call.batch, instances[l]) + n * (*saved)++;
       LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (t - LANE_OF(begin, l)) / LANE_OF(h, l);
     }
@@ -137,12 +151,13 @@ static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int
   }
 }
 
-/* Stores the start and the end of the step just accepted, and its first state if it is a checkpoint. */
+/* Stores the start and the end of the step just accepted, which event it is, and its first state if it is a checkpoint. */
 static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y,
-                               const T start, const T end) {
+                               const T start, const T end, const T kind) {
   const int64_t i = a->counts[ACCEPTED] - 1, level = level_of(i, m->rows);
   JOIN(row, NAME)(&m->starts, m->call.batch, instance)[i] = start;
   JOIN(row, NAME)(&m->ends, m->call.batch, instance)[i] = end;
+  if (EVENTS(m)) JOIN(row, NAME)(&m->kinds, m->call.batch, instance)[i] = kind;
   if (i % ((int64_t)1 << level)) return;
   T *mine = JOIN(row, NAME)(&m->checkpoints, m->call.batch, instance) + m->n * place_of(i, m->rows);
   for (int64_t k = 0; k < m->n; k++) mine[k] = LANE_OF(y[k], l);
@@ -166,6 +181,8 @@ static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, 
   return JOIN(select, NAME)(failed + JOIN(ne, NAME)(norm, norm), ALL(INFINITY), norm);
 }
 
+#include "erk_events.h"
+
 /* The results of a lane that has finished. */
 static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
   const int64_t batch = m->call.batch, n = STATES(m);
@@ -174,6 +191,10 @@ static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l
   for (int64_t k = n * a->counts[SAVED]; k < m->ys.size; k++) ys[k] = (T)INFINITY;
   *JOIN(row, NAME)(&m->t_end, batch, instance) = a->tprev;
   a->counts[ENGINE] = JOIN(engine, NAME)(&m->call);
+  if (EVENTS(m)) {
+    T *log = JOIN(row, NAME)(&m->log, batch, instance);
+    for (int64_t k = (int64_t)LANE_OF(y[m->memory.logged], l) * m->memory.entry; k < m->log.size; k++) log[k] = 0;
+  }
   for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, instance) = (int32_t)a->counts[k];
 }
 
@@ -195,15 +216,22 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
   const int64_t moving = n - (m->after ? m->after->results : 0); /* the rest is constant in a step */
   const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
-  WORKSPACE(memory, (1 + waits) * (slots + others) + n * (s + 3))
-  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * (slots + others))
+  const int64_t events = EVENTS(m), guards = SLOTS_GUARD(m), acts = SLOTS_EVENT(m), all = slots + others + guards + acts;
+  WORKSPACE(memory, (1 + waits) * all + n * (s + 3) + (events ? 6 * events + 2 * n + m->memory.entry : 0))
+  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * all)
+  ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 6 * events) ROOM(inside, events ? n : 0)
+  ROOM(result, events ? n + m->memory.entry : 0)
+  const JOIN(Watch, NAME) watch = {guard, event, heights, heights + 2 * events, heights + 4 * events, inside, result};
   JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
+  JOIN(Slots, NAME) watched = {m->guard, guard, waiting + slots + others, first};
+  JOIN(Slots, NAME) acting = {m->event, event, waiting + slots + others + guards, first};
   JOIN(Lane, NAME) lanes[LANES];
-  int64_t instances[LANES], following = first + LANES, evaluations = 0;
-  int busy[LANES], any_unknown = 1;
+  int64_t instances[LANES], following = first + LANES, evaluations = 0, watched_steps = 0;
+  int busy[LANES], sought[LANES], any_unknown = 1;
   V rtol, atol, unknown; /* 1 in lanes whose slope at the start of the step is not known */
   JOIN(fill, NAME)(&mine, x, first);
   if (m->after) JOIN(fill, NAME)(&settled, z, first);
+  if (events) JOIN(fill, NAME)(&watched, guard, first), JOIN(fill, NAME)(&acting, event, first);
   EACH_LANE {
     busy[l] = first + l < last, instances[l] = busy[l] ? first + l : last - 1;
     JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
@@ -220,6 +248,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         instances[l] = following++;
         JOIN(admit, NAME)(&mine, l, instances[l]);
         if (m->after) JOIN(admit, NAME)(&settled, l, instances[l]);
+        if (events) JOIN(admit, NAME)(&watched, l, instances[l]), JOIN(admit, NAME)(&acting, l, instances[l]);
         JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
         any_unknown = 1, LANE_OF(unknown, l) = 1;
       }
@@ -227,6 +256,11 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       LANE_OF(end, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
     }
     if (!active) break;
+    if (events && JOIN(let_happen, NAME)(m, &watch, lanes, instances, y, &unknown)) {
+      any_unknown = 1;
+      continue;
+    }
+    if (events) JOIN(watch_start, NAME)(m, &watch, lanes, instances, y, begin);
     const V h = end - begin;
     if (any_unknown) after = JOIN(after, NAME)(m, instances);
     for (int64_t k = moving; k < n; k++) stage[k] = y[k];
@@ -239,16 +273,30 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       evaluations++;
     }
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
+    if (watched_steps > OFTEN) JOIN(count, NAME)(&m->guard->call, watched_steps), watched_steps = 0;
     for (int64_t k = 0; k < n; k++)
       next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
     JOIN(settle, NAME)(after, z, &end, next, instances);
+    if (events) {
+      int wanted[LANES];
+      next[m->memory.time] = end;
+      JOIN(slope, NAME)(m->guard, guard, &end, next, instances, watch.end), watched_steps++;
+      EACH_LANE wanted[l] = lanes[l].active && lanes[l].aimed < 0 && JOIN(is_kept, NAME)(&lanes[l], m, LANE_OF(error, l));
+      JOIN(look_for_events, NAME)(m, &watch, lanes, instances, wanted, y, f, begin, h);
+      EACH_LANE sought[l] = wanted[l] && lanes[l].aimed >= 0;
+    }
     EACH_LANE {
       const T *k = JOIN(row, NAME)(&m->control, batch, instances[l]);
-      if (!lanes[l].active || !JOIN(control, NAME)(&lanes[l], m, k, LANE_OF(error, l))) continue;
+      JOIN(Lane, NAME) *a = &lanes[l];
+      if (!a->active || (events && sought[l])) continue;
+      const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, k, LANE_OF(error, l)) :
+                                      JOIN(reaches_event, NAME)(m, &watch, a, l, next);
+      if (!kept) continue;
       LANE_OF(keep, l) = 1;
-      if (m->recorded) JOIN(record, NAME)(m, &lanes[l], l, instances[l], y, LANE_OF(begin, l), LANE_OF(end, l));
+      if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, LANE_OF(begin, l), LANE_OF(end, l), NOTHING);
     }
+    for (int64_t j = 0; j < 2 * events; j++) watch.begin[j] = JOIN(select, NAME)(keep, watch.end[j], watch.begin[j]);
     JOIN(save, NAME)(m, lanes, instances, keep, y, f, begin, end);
     for (int64_t k = 0; k < n; k++) {
       y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
@@ -257,6 +305,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     if (q->fsal) unknown = ALL(0), any_unknown = 0;
   }
   JOIN(count, NAME)(c, evaluations);
+  if (events) JOIN(count, NAME)(&m->guard->call, watched_steps);
   RELEASE(memory)
   return 1;
 }

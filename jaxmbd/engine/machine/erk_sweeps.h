@@ -3,9 +3,23 @@
 /* The recorded steps of the lanes, and what is still to be swept over. `stride`: of the checkpoints; `left`: the last of
    the saved times that are left; `most`: the longest stride. */
 typedef struct {
-  const T *starts[LANES], *ends[LANES], *ts[LANES];
+  const T *starts[LANES], *ends[LANES], *kinds[LANES], *ts[LANES];
   int64_t accepted[LANES], stride[LANES], left[LANES], steps, most;
 } JOIN(Steps, NAME);
+
+/* True if entry `i` of the record of a lane is an event (`erk_events.h`). */
+static inline int JOIN(is_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int l, const int64_t i) {
+  return EVENTS(m) && i >= 0 && i < a->accepted[l] && a->kinds[l][i] != NOTHING;
+}
+
+/* True if a saved time is in step `i` of a lane. At the end of a motion, and at its start, rounding does not count; at the time
+   of an event the state after it is saved. */
+static inline int JOIN(is_within, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int l, const int64_t i, const T t) {
+  if (JOIN(is_event, NAME)(m, a, l, i)) return 0;
+  const int after = i == 0 || t > a->starts[l][i] || (JOIN(is_event, NAME)(m, a, l, i - 1) && t >= a->starts[l][i]);
+  const int before = JOIN(is_event, NAME)(m, a, l, i + 1) ? t < a->ends[l][i] : t <= a->ends[l][i] || i == a->accepted[l] - 1;
+  return after && before;
+}
 
 static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const int64_t *instances) {
   const int64_t batch = m->call.batch;
@@ -13,6 +27,7 @@ static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const
   EACH_LANE {
     a->starts[l] = JOIN(row, NAME)(&m->starts, batch, instances[l]), a->ends[l] = JOIN(row, NAME)(&m->ends, batch, instances[l]);
     a->ts[l] = JOIN(row, NAME)(&m->ts, batch, instances[l]);
+    if (EVENTS(m)) a->kinds[l] = JOIN(row, NAME)(&m->kinds, batch, instances[l]);
     const int64_t accepted = a->accepted[l] = *counter(&m->counts[ACCEPTED], batch, instances[l]);
     a->left[l] = *counter(&m->counts[SAVED], batch, instances[l]) - 1;
     a->stride[l] = (int64_t)1 << (accepted ? level_of(accepted - 1, m->rows) : 0);
@@ -63,31 +78,39 @@ typedef struct {
 } JOIN(Tangents, NAME);
 
 /* The tangents of the start and the length of a step: the first one starts at t0, and the last one of a run that gets there
-   ends at t1; all others stay where they are. */
+   ends at t1; all others stay where they are. With events the state knows where a step starts: after one, the start moves. */
 static void JOIN(move_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
-                                  const int64_t *instances, V *dt0, V *dh) {
+                                  const int64_t *instances, const V *dy, V *dt0, V *dh) {
   const int64_t batch = m->call.batch;
   for (int64_t d = 0; d < DIRECTIONS(m); d++) dt0[d] = dh[d] = ALL(0);
   if (!m->dts.data) return;
   EACH_LANE {
-    if (!e->active[l]) continue;
-    const int is_first = e->i == 0;
-    const int is_last = e->i == a->accepted[l] - 1 && LANE_OF(e->end, l) >= *JOIN(row, NAME)(&m->t1, batch, instances[l]);
+    if (!e->active[l] || JOIN(is_event, NAME)(m, a, l, e->i)) continue;
+    const int is_first = e->i == 0 && !EVENTS(m);
+    const int is_last = (e->i == a->accepted[l] - 1 || EVENTS(m)) && LANE_OF(e->end, l) >= *JOIN(row, NAME)(&m->t1, batch, instances[l]);
     const T *first = JOIN(row, NAME)(&m->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
     for (int64_t d = 0; d < DIRECTIONS(m); d++) {
       if (is_first) LANE_OF(dt0[d], l) = first[d];
+      if (EVENTS(m)) LANE_OF(dt0[d], l) = LANE_OF(dy[d * STATES(m) + m->memory.time], l);
       LANE_OF(dh[d], l) = (is_last ? last[d] : 0) - LANE_OF(dt0[d], l);
     }
   }
 }
 
+/* The first slopes of a step of all lanes are known from the step before, unless an event is between. */
+static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i) {
+  if (!i || !m->method.fsal) return 0;
+  EACH_LANE if (JOIN(is_event, NAME)(m, a, l, i - 1)) return 0;
+  return 1;
+}
+
 /* The slopes of a step and their tangents. */
 static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, NAME) *e, const JOIN(Tangents, NAME) *g,
-                                       const int64_t *instances) {
+                                       const int goes_on, const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
   ROLLED for (int64_t j = 0; j < s; j++) {
-    if (j == 0 && e->i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
+    if (j == 0 && goes_on) {
       for (int64_t k = 0; k < n; k++) g->f[k] = g->f[(s - 1) * n + k];
       for (int64_t k = 0; k < all; k++) g->df[k] = g->df[(s - 1) * all + k];
       continue;
@@ -121,7 +144,7 @@ static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *
     for (int64_t l = 0; l < valid; l++) {
       if (!e->active[l] || next[l] > a->left[l]) continue;
       const T time = a->ts[l][next[l]];
-      if (!(time <= LANE_OF(e->end, l)) && e->i != a->accepted[l] - 1) continue;
+      if (!JOIN(is_within, NAME)(m, a, l, e->i, time)) continue;
       LANE_OF(theta, l) = LANE_OF(e->h, l) == 0 ? 0 : (time - LANE_OF(e->t, l)) / LANE_OF(e->h, l);
       moves[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, instances[l]) + next[l] : NULL;
       any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, instances[l]) + n * next[l]++;
@@ -142,15 +165,45 @@ static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *
   }
 }
 
+/* What an event does to the tangents: in the lanes in which entry `i` is one, those of the state after it, and of its row in
+   the log. `z`: the slots of its program; `result`, `dresult`: room for what it gives. */
+static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *z, V *y, V *dy,
+                                      V *dt, V *result, V *dresult, const int64_t *instances, const int64_t valid) {
+  const Memory *k = &m->memory;
+  const int64_t n = STATES(m), all = n + k->entry, directions = DIRECTIONS(m);
+  int any = 0;
+  EACH_LANE {
+    if (!JOIN(is_event, NAME)(m, a, l, e->i)) continue;
+    any = 1, LANE_OF(y[k->due], l) = a->kinds[l][e->i];
+  }
+  if (!any) return;
+  for (int64_t d = 0; d < directions; d++) dt[d] = dy[d * n + k->time];
+  JOIN(tangent, NAME)(m->event, z, &e->t, y, dt, dy, instances, result, dresult);
+  for (int64_t l = 0; l < LANES; l++) {
+    if (!JOIN(is_event, NAME)(m, a, l, e->i)) continue;
+    const int64_t row = (int64_t)LANE_OF(y[k->logged], l);
+    const int logs = LANE_OF(result[k->logged], l) > row && row < k->room && l < valid;
+    T *mine = JOIN(row, NAME)(&m->log, m->call.batch, instances[l]);
+    for (int64_t i = 0; i < n; i++) LANE_OF(y[i], l) = LANE_OF(result[i], l);
+    for (int64_t d = 0; d < directions; d++) {
+      for (int64_t i = 0; i < n; i++) LANE_OF(dy[d * n + i], l) = LANE_OF(dresult[d * all + i], l);
+      for (int64_t i = 0; logs && i < k->entry; i++)
+        mine[(d * k->room + row) * k->entry + i] = LANE_OF(dresult[d * all + n + i], l);
+    }
+  }
+}
+
 /* The tangents of the saved states and the final state, from those of parameters, initial state and times, each along some
    directions: the program gives slopes and their tangents, and the accepted steps are those of the run. */
 static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
   const int64_t directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
-  WORKSPACE(memory, slots + others + (n + all) * (s + 2) + n + 3 * directions)
+  const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0;
+  WORKSPACE(memory, slots + others + acts + (n + all) * (s + 2) + n + 3 * directions + (1 + directions) * result)
   ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, all * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
   ROOM(slope, n) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
+  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result)
   const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
@@ -159,13 +212,16 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
   JOIN(begin, NAME)(m, x, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, z, instances);
+  if (EVENTS(m)) JOIN(begin, NAME)(m->event, event, instances);
+  for (int64_t l = 0; EVENTS(m) && l < valid; l++)
+    memset(JOIN(row, NAME)(&m->log, batch, instances[l]), 0, (size_t)m->log.size * sizeof(T));
   JOIN(gather_lanes, NAME)(m, &m->y0, instances, y);
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, instances, dy);
   else memset(dy, 0, (size_t)all * sizeof(V));
   for (int64_t i = 0; i < a.steps; i++) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
-    JOIN(move_ends, NAME)(m, &a, &e, instances, dt0, dh);
-    JOIN(tangent_stages, NAME)(m, x, &e, &g, instances);
+    JOIN(move_ends, NAME)(m, &a, &e, instances, dy, dt0, dh);
+    JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, i), instances);
     JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
     for (int64_t k = 0; k < n; k++) {
       slope[k] = JOIN(combine, NAME)(q->b, s, f + k, n);
@@ -173,6 +229,14 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
       for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
     JOIN(combine_into, NAME)(dy, e.h, q->b, s, df, all);
+    if (EVENTS(m)) {
+      y[m->memory.time] = e.end;
+      EACH_LANE {
+        if (!e.active[l] || JOIN(is_event, NAME)(m, &a, l, i)) continue;
+        for (int64_t d = 0; d < directions; d++) LANE_OF(dy[d * n + m->memory.time], l) = LANE_OF(dt0[d], l) + LANE_OF(dh[d], l);
+      }
+      JOIN(tangent_event, NAME)(m, &a, &e, event, y, dy, dt, jump, djump, instances, valid);
+    }
     JOIN(settle, NAME)(after, z, &e.end, y, instances);
   }
   for (int64_t l = 0; l < valid; l++) {
@@ -200,13 +264,31 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, c
     JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * n);
   }
   for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+  if (EVENTS(m)) next[m->memory.time] = end;
   JOIN(settle, NAME)(after, u, &end, next, instances);
+}
+
+/* The state after an event, in the lanes with one at entry `i` of their own; `next`: the state before it, where `y` is. */
+static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted, V *v,
+                                     const V t, V *y, V *result, V *next, const int64_t *instances) {
+  int any = 0;
+  EACH_LANE {
+    if (!wanted[l] || !JOIN(is_event, NAME)(m, a, l, i[l])) continue;
+    any = 1, LANE_OF(y[m->memory.due], l) = a->kinds[l][i[l]];
+  }
+  if (!any) return;
+  JOIN(slope, NAME)(m->event, v, &t, y, instances, result);
+  EACH_LANE {
+    if (!wanted[l] || !JOIN(is_event, NAME)(m, a, l, i[l])) continue;
+    for (int64_t k = 0; k < STATES(m); k++) LANE_OF(next[k], l) = LANE_OF(result[k], l);
+  }
 }
 
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
 static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x, const Motion *after,
-                                V *u, V *stage, V *f, V *next, V *between, V *y, const int64_t *instances) {
+                                V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
+                                const int64_t *instances) {
   const int64_t n = STATES(m);
   int64_t step[LANES];
   int fresh[LANES], any = 0;
@@ -225,6 +307,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     V t, end;
     JOIN(ends, NAME)(a, step, fresh, &t, &end);
     JOIN(step, NAME)(m, x, after, u, t, end, between + n * j, stage, f, next, instances);
+    if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, v, t, between + n * j, result, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
     EACH_LANE step[l] += fresh[l];
   }
@@ -248,7 +331,7 @@ static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const 
     int64_t due[LANES];
     int any = 0;
     EACH_LANE {
-      const int is_due = e->active[l] && a->left[l] >= 0 && (a->ts[l][a->left[l]] > LANE_OF(e->t, l) || e->i == 0);
+      const int is_due = e->active[l] && a->left[l] >= 0 && JOIN(is_within, NAME)(m, a, l, e->i, a->ts[l][a->left[l]]);
       due[l] = is_due ? a->left[l]-- : -1;
       if (!is_due) continue;
       any = 1, LANE_OF(theta, l) = LANE_OF(e->h, l) == 0 ? 0 : (a->ts[l][due[l]] - LANE_OF(e->t, l)) / LANE_OF(e->h, l);
@@ -302,10 +385,40 @@ static void JOIN(pull_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, c
   for (int64_t l = 0; l < valid; l++) {
     if (!e->active[l]) continue;
     T *first = JOIN(row, NAME)(&pull->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&pull->dt1, batch, instances[l]);
-    const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
-    if (e->i == 0) *first += LANE_OF(g->startbar, l) - LANE_OF(g->hbar, l);
-    if (e->i == a->accepted[l] - 1 && a->ends[l][e->i] >= t1) *last += LANE_OF(g->hbar, l);
+    const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]), startbar = LANE_OF(g->startbar, l) - LANE_OF(g->hbar, l);
+    const int is_last = e->i == a->accepted[l] - 1 || EVENTS(m), is_event = JOIN(is_event, NAME)(m, a, l, e->i);
+    if (is_event) continue;
+    if (e->i == 0 && !EVENTS(m)) *first += startbar;
+    if (is_last && a->ends[l][e->i] >= t1) *last += LANE_OF(g->hbar, l) + (EVENTS(m) ? LANE_OF(g->ybar[m->memory.time], l) : 0);
+    if (EVENTS(m)) LANE_OF(g->ybar[m->memory.time], l) = startbar;
   }
+}
+
+/* What an event does to the cotangents, in the lanes in which entry `i` is one: `ybar` becomes that of the state before it,
+   and `bars` receive those of parameters. `z`: the slots of the program that pulls back; `result`: room for the cotangent of
+   what an event gives. */
+static void JOIN(pull_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *z, V *v, V *y,
+                                   V *result, JOIN(Cotangents, NAME) *g, V *bars, const int64_t *instances) {
+  const Memory *k = &m->memory;
+  const int64_t n = STATES(m);
+  V on = {0}, tbar = {0};
+  int any = 0;
+  EACH_LANE {
+    if (!JOIN(is_event, NAME)(m, a, l, e->i)) continue;
+    any = 1, LANE_OF(on, l) = 1, LANE_OF(y[k->due], l) = a->kinds[l][e->i];
+  }
+  if (!any) return;
+  JOIN(slope, NAME)(m->event, v, &e->t, y, instances, result);
+  EACH_LANE {
+    const int64_t row = (int64_t)LANE_OF(y[k->logged], l);
+    const int is_event = LANE_OF(on, l) != 0, logs = is_event && LANE_OF(result[k->logged], l) > row && row < k->room;
+    const T *mine = JOIN(row, NAME)(&m->dlog, m->call.batch, instances[l]) + row * k->entry;
+    for (int64_t i = 0; i < n; i++) LANE_OF(result[i], l) = is_event ? LANE_OF(g->ybar[i], l) : 0;
+    for (int64_t i = 0; i < k->entry; i++) LANE_OF(result[n + i], l) = logs ? mine[i] : 0;
+  }
+  JOIN(pull, NAME)(m->event + 1, z, &e->t, y, result, instances, on, g->bar, &tbar, bars);
+  g->bar[k->time] += tbar;
+  for (int64_t i = 0; i < n; i++) g->ybar[i] = JOIN(select, NAME)(on, g->bar[i], g->ybar[i]);
 }
 
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
@@ -319,13 +432,16 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   JOIN(begin_steps, NAME)(&a, m, instances);
   const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
   const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
-  WORKSPACE(memory, slots + pulled + others + n * (3 * s + 4 + most) + parameters)
+  const int64_t acts = SLOTS_EVENT(m), pulls = EVENTS(m) ? SLOTS(m->event + 1) : 0, given = EVENTS(m) ? n + m->memory.entry : 0;
+  WORKSPACE(memory, slots + pulled + others + acts + pulls + given + n * (3 * s + 4 + most) + parameters)
   ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, n * s) ROOM(fbar, n * s) ROOM(stage, n * s)
   ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
+  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given)
   memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
   JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, u, instances);
+  if (EVENTS(m)) JOIN(begin, NAME)(m->event, event, instances), JOIN(begin, NAME)(m->event + 1, event_pull, instances);
   JOIN(gather_lanes, NAME)(m, &m->dy0, instances, ybar);
   for (int64_t l = 0; timed && l < valid; l++) {
     memset(JOIN(row, NAME)(&pull->dts, batch, instances[l]), 0, (size_t)m->ts.size * sizeof(T));
@@ -334,7 +450,8 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   for (int64_t i = a.steps - 1; i >= 0; i--) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
     JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
-    JOIN(restore, NAME)(m, &a, i, x, after, u, stage, f, next, between, y, instances);
+    JOIN(restore, NAME)(m, &a, i, x, after, u, event, result, stage, f, next, between, y, instances);
+    if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);
     JOIN(step, NAME)(m, x, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
     for (int64_t j = 0; j < s; j++)
       for (int64_t k = 0; k < n; k++) fbar[j * n + k] = ALL(q->b[j]) * e.h * ybar[k];

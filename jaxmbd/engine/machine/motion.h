@@ -21,6 +21,17 @@ enum { FINISHED, STEPS_USED_UP, STEP_TOO_SMALL };                         /* its
 enum { ANY, INTERPRETER, STRAIGHT_LINE };                                 /* engines */
 enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
 
+/* The memory of events in the state: how many events there are, and the components of the state that hold the time, the
+   event that is due, the number of entries in the log, and 1 when an event has ended the motion; `room` for entries of so
+   many numbers, `entry`. */
+typedef struct {
+  int64_t events, room, entry, time, due, logged, halted;
+} Memory;
+
+/* What is due: nothing; a look at the guards, at the start of a motion; event `j` where it is, for the number `j`; or event
+   `j` at a root of its height, which is the end of a step, for `events + j`. */
+enum { NOTHING = -1, START = -2 };
+
 /* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
    that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
    of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
@@ -28,6 +39,9 @@ typedef struct Motion {
   Call call;
   Tableau method;
   const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
+  /* The guards of events, and what an event does (`erk_events.h`); NULL for none. Beside the latter is what pulls back. */
+  const struct Motion *guard, *event;
+  Memory memory;
   int64_t n, results; /* the numbers of the state, and of the first result of the program */
   int64_t directions; /* of tangents */
   int64_t part;       /* which of the programs it runs, in the text of a kernel, which has functions for each */
@@ -35,8 +49,8 @@ typedef struct Motion {
   int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* the weights of the squared errors of the components of the state */
-  Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
-  Array ys, y_end, t_end, *bars;
+  Array y0, t0, t1, ts, h0, control, starts, ends, kinds, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
+  Array ys, y_end, t_end, log, dlog, *bars;
 } Motion;
 
 static inline int32_t *counter(const Array *a, const int64_t batch, const int64_t instance) {

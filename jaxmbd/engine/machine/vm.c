@@ -55,6 +55,9 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define SLOTS(m) (m)->call.program->slots
 #define SLOTS_AFTER(m) ((m)->after ? SLOTS((m)->after) : 0)
 #define SLOTS_BESIDE(m) SLOTS(m + 1)
+#define SLOTS_GUARD(m) ((m)->guard ? SLOTS((m)->guard) : 0)
+#define SLOTS_EVENT(m) ((m)->event ? SLOTS((m)->event) : 0)
+#define EVENTS(m) (m)->memory.events
 #define LONGEST_STRIDE(steps) (steps).most
 #define PARAMETERS(m) parameters_of(m)
 #define WAITS(instances) ((instances) > LANES)
@@ -237,14 +240,20 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 
 /* The settings of a call for motions: the first operand. */
 enum { BATCH, DIRECTIONS, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
-       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MOTION };
-/* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
+       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, MOTION = MEMORY + sizeof(Memory) / sizeof(int64_t) };
+/* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
+   events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
 
 /* The next operand or result, with `size` numbers for each instance. */
 static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
   const int64_t k = (*at)++;
   return (Array){b->data[k], size, b->sizes[k] != size};
+}
+
+/* Entries in the record of a run: steps, and events, the first one of which is the start. */
+static int64_t entries(const Motion *m) {
+  return m->max_steps + (m->memory.events ? m->memory.room + 2 : 0);
 }
 
 /* Sets up a motion from settings and the operands from `at` on. `inputs` and `sizes` have room for all inputs and outputs
@@ -260,6 +269,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
   m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS];
+  memcpy(&m->memory, settings + MEMORY, sizeof m->memory);
   for (int64_t k = 0; k < p->inputs; k++) {
     const int inner = k == m->t_at || k == m->y_at || k == m->dt_at || k == m->dy_at;
     inputs[k] = inner ? zeros : b->data[*at], sizes[k] = inner ? p->input_sizes[k] : b->sizes[(*at)++];
@@ -274,18 +284,22 @@ static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t ti
   m->y0 = next_array(b, &at, n);
   m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
   m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
-  m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
+  m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
+  if (m->memory.events) m->log = next_array(b, &out, m->memory.room * m->memory.entry);
+  m->t_end = next_array(b, &out, 1);
   for (int k = 0; k < COUNTS; k++) m->counts[k] = next_array(b, &out, 1);
   m->recorded = out < b->inputs + b->outputs;
   if (!m->recorded) return;
-  m->starts = next_array(b, &out, m->max_steps), m->ends = next_array(b, &out, m->max_steps);
+  m->starts = next_array(b, &out, entries(m)), m->ends = next_array(b, &out, entries(m));
+  if (m->memory.events) m->kinds = next_array(b, &out, entries(m));
   m->checkpoints = next_array(b, &out, (m->rows + 1) * n);
 }
 
 /* of both sweeps, */
 static void set_up_steps(Motion *m, const Buffers *b, int64_t *at, const int64_t times) {
   m->t0 = next_array(b, at, 1), m->t1 = next_array(b, at, 1), m->ts = next_array(b, at, times);
-  m->starts = next_array(b, at, m->max_steps), m->ends = next_array(b, at, m->max_steps);
+  m->starts = next_array(b, at, entries(m)), m->ends = next_array(b, at, entries(m));
+  if (m->memory.events) m->kinds = next_array(b, at, entries(m));
   m->counts[ACCEPTED] = next_array(b, at, 1), m->counts[SAVED] = next_array(b, at, 1);
 }
 
@@ -301,6 +315,7 @@ static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64
     m->dts = next_array(b, &at, directions * times);
   }
   m->ys = next_array(b, &out, directions * times * n), m->y_end = next_array(b, &out, directions * n);
+  if (m->memory.events) m->log = next_array(b, &out, directions * m->memory.room * m->memory.entry);
 }
 
 /* and of a sweep for cotangents, in which `pull` is the motion beside it, with program `r`. */
@@ -310,6 +325,7 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
   set_up_steps(m, b, &at, times);
   m->checkpoints = next_array(b, &at, (m->rows + 1) * n);
   m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
+  if (m->memory.events) m->dlog = next_array(b, &at, m->memory.room * m->memory.entry);
   for (int64_t k = 0; k < r->outputs; k++)
     if (k != pull->stage_at && k != pull->time_at) pull->bars[k] = next_array(b, &out, r->output_sizes[k]);
   m->y_end = next_array(b, &out, n);
@@ -317,36 +333,47 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
     pull->dt0 = next_array(b, &out, 1), pull->dt1 = next_array(b, &out, 1), pull->dts = next_array(b, &out, times);
 }
 
+/* The programs of a motion, in the order of the settings: the motions that they belong to. Of these the first one runs, and the
+   others are beside it. */
+enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, MOTIONS };
+
 static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
-  const int64_t *second = program + PROGRAM, *third = second + (kind == COTANGENTS ? PROGRAM : 0);
-  const Program *p = look_up((uint64_t)program[KEY]);
-  const Program *r = kind == COTANGENTS ? look_up((uint64_t)second[KEY]) : p;
-  const Program *after = settings[WITH_AFTER] ? look_up((uint64_t)third[KEY]) : p;
-  if (!p || !r || !after) return NO_PROGRAM;
-  const int in_lanes = settings[BATCH] > 1;
-  const Program *all[] = {p, r, after};
-  for (int k = 0; settings[ENGINE_WANTED] == STRAIGHT_LINE && k < 3; k++)
-    if ((*failure = require_straight_line(all[k], kernels->numbers[in_lanes]))) return NO_STRAIGHT_LINE;
-  double *zeros = calloc((size_t)(settings[STATES] * settings[DIRECTIONS]) + 1, sizeof *zeros);
-  if (!zeros) return NO_MEMORY;
-  Motion m[3];
-  memset(m, 0, sizeof m);
-  int64_t at = 3;
-  void *inputs[p->inputs], *more[r->inputs], *last[after->inputs];
-  int64_t sizes[p->inputs + 1], more_sizes[r->inputs + 1], last_sizes[after->inputs + 1];
-  Array bars[r->outputs + 1];
-  set_up(m, p, b, settings, program, &at, inputs, sizes, zeros);
-  if (kind == COTANGENTS) {
-    set_up(m + 1, r, b, settings, second, &at, more, more_sizes, zeros);
-    m[1].bars = memset(bars, 0, sizeof bars);
+  const int64_t entry = ((const Memory *)(settings + MEMORY))->entry;
+  const int in_lanes = settings[BATCH] > 1, has_events = settings[MEMORY] > 0, pulls = kind == COTANGENTS;
+  const int is_there[MOTIONS] = {1, pulls, settings[WITH_AFTER] != 0, has_events && kind == SOLVE, has_events, has_events && pulls};
+  const Program *all[MOTIONS] = {NULL};
+  int64_t inputs = 0;
+  for (int k = 0, found = 0; k < MOTIONS; k++) {
+    if (!is_there[k]) continue;
+    all[k] = look_up((uint64_t)program[PROGRAM * found++ + KEY]);
+    if (!all[k]) return NO_PROGRAM;
+    if (settings[ENGINE_WANTED] == STRAIGHT_LINE && (*failure = require_straight_line(all[k], kernels->numbers[in_lanes])))
+      return NO_STRAIGHT_LINE;
+    inputs += all[k]->inputs + 1;
   }
-  if (settings[WITH_AFTER]) set_up(m + 2, after, b, settings, third, &at, last, last_sizes, zeros), m->after = m + 2;
+  double *zeros = calloc((size_t)((settings[STATES] + entry) * settings[DIRECTIONS]) + 1, sizeof *zeros);
+  if (!zeros) return NO_MEMORY;
+  Motion m[MOTIONS];
+  memset(m, 0, sizeof m);
+  int64_t at = 3, sizes[inputs], first = 0;
+  void *data[inputs];
+  for (int k = 0, found = 0; k < MOTIONS; k++) {
+    if (!is_there[k]) continue;
+    set_up(m + k, all[k], b, settings, program + PROGRAM * found++, &at, data + first, sizes + first, zeros);
+    first += all[k]->inputs + 1;
+  }
+  const int64_t results = pulls ? all[PULL]->outputs : 0;
+  Array bars[results + 1];
+  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = memset(bars, 0, sizeof bars);
+  if (is_there[AFTER]) m->after = m + AFTER;
+  if (is_there[GUARD]) m->guard = m + GUARD;
+  if (has_events) m->event = m + EVENT;
   if (kind == SOLVE) set_up_run(m, b, at, settings[TIMES]);
   else if (kind == TANGENTS) set_up_tangents(m, b, at, settings);
-  else set_up_cotangents(m, m + 1, r, b, at, settings);
+  else set_up_cotangents(m, m + PULL, all[PULL], b, at, settings);
   Chunk *run = kernels->motion[kind][in_lanes];
-  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * p->length, run, in_lanes ? kernels->width : 1);
+  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * all[RATE]->length, run, in_lanes ? kernels->width : 1);
   free(zeros);
   return succeeded ? DONE : NO_MEMORY;
 }

@@ -5,7 +5,7 @@ first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivat
 over that chain.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -41,22 +41,49 @@ from jaxmbd.integrate.adjoint.steps import (
     Outputs,
     replaced,
 )
+from jaxmbd.integrate.adjoint.sweep import NO_EVENT
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
 _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 # Operands and results of runs and sweeps, by their names in `motion.h`.
-_START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end", "t_end"), ("dt0", "dt1", "dts")
-_STEPS, _RECORD = ("starts", "ends", "counts[ACCEPTED]", "counts[SAVED]"), ("starts", "ends", "checkpoints")
+_START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end"), ("dt0", "dt1", "dts")
+_LENGTHS = ("counts[ACCEPTED]", "counts[SAVED]")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
+
+
+class EventMemory(NamedTuple):
+    """Where events keep what they know in the state, in the order of `Memory` in `motion.h`: the number of `events`, the
+    `room` of their log, for entries of so many numbers, `entry`; and the indices of the components that hold the `time`,
+    the event that is `due`, the number of those `logged`, and 1 when an event has `halted` the motion."""
+
+    events: int = 0
+    room: int = 0
+    entry: int = 0
+    time: int = 0
+    due: int = 0
+    logged: int = 0
+    halted: int = 0
+
+
+class EventFunctions(NamedTuple):
+    """The functions of events, of `(given, static, t, y)`.
+
+    `guard`: for each event its height, which is positive until it happens, and then the rates of the heights; `effect`:
+    the state after the event that is due, and its entry in the log.
+    """
+
+    guard: Callable[..., Array]
+    effect: Callable[..., Array]
+    memory: EventMemory
 
 
 def explicit_steps(
     rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
     method: ExplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto", rows: int = 1024,
-    condition: Array | bool | None = None,
+    condition: Array | bool | None = None, events: EventFunctions | None = None,
 ) -> tuple["ExplicitSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program.
@@ -75,7 +102,7 @@ def explicit_steps(
     place = next((k for k, x in enumerate(arrays) if x is condition), None)
     steps = _steps_of(
         rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows,
-        place,
+        place, events,
     )  # fmt: skip
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
@@ -84,7 +111,7 @@ def explicit_steps(
 def _steps_of(
     rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
     others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod, norm: bytes,
-    times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
+    times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, events: EventFunctions | None,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -102,12 +129,54 @@ def _steps_of(
 
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, _ in known]
     inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct(shape, dtype)]
-    functions = [pruned(traced(flat(function), inputs)) for function in (rate, after) if function is not None]
-    needed = {k for function in functions for k in function.used if k < count}
+    named = {"rate": rate, "after": after}
+    if events is not None:
+        named |= {"guard": events.guard, "effect": events.effect}
+    all_traced = {name: pruned(traced(flat(f), inputs)) for name, f in named.items() if f is not None}
+    needed = {k for function in all_traced.values() for k in function.used if k < count}
     used = sorted(needed if condition is None else {*needed, condition})
-    functions = [TracedFunction(function.jaxpr, (*used, count, count + 1)) for function in functions]
-    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows, condition)
-    return None if None in steps.programs else steps
+    functions = {name: TracedFunction(f.jaxpr, (*used, count, count + 1)) for name, f in all_traced.items()}
+    memory = EventMemory() if events is None else events.memory
+    if events is not None:
+        functions["event"] = _event(functions, memory)
+    steps = ExplicitSteps(
+        functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
+    )
+    return None if None in steps.programs.values() else steps
+
+
+def _root_of(heights: Array, y: Array, memory: EventMemory) -> Array:
+    """How far the root of the height of the event that is due is from here, by one step of Newton's method; zero for an
+    event that was found here, not by a root."""
+    n, due = memory.events, y[memory.due]
+    sought = [due == n + j for j in range(n)]
+    zero = jnp.zeros((), y.dtype)
+    height, rate = (sum(jnp.where(is_it, heights[j + k], 0.0) for j, is_it in enumerate(sought)) for k in (0, n))
+    return jnp.where(due >= n, -height / jnp.where(due >= n, rate, 1.0), zero)
+
+
+def _event(functions: dict[str, TracedFunction], memory: EventMemory) -> TracedFunction:
+    """The state after the event that is due, and its entry in the log, as a function of the end of the step before.
+
+    Where that end is a root of the event's height, the function follows the root: its value is that at the end of the
+    step, and its first derivative that of the motion to the root (the saltation term).
+    """
+    rate, guard, effect = (functions[name] for name in ("rate", "guard", "effect"))
+
+    def call(*operands: Array) -> list[Array]:
+        *known, t, y = operands
+        (heights,), (slope,) = guard(*known, t, y), rate(*known, t, y)
+        # The rate is a constant: with a height of zero its derivative has no share.
+        frozen_rates = jnp.concatenate([heights[: memory.events], frozen(heights[memory.events :])])
+        change = _root_of(frozen_rates, y, memory)
+        return [effect(*known, t + change, _moved(y, change * slope, t + change, memory))[0]]
+
+    return traced(call, rate.types)
+
+
+def _moved(y: Array, change: Array, t: Array, memory: EventMemory) -> Array:
+    """The state after a change, at a time."""
+    return (y + change).at[memory.time].set(t)
 
 
 class _Tableau(NamedTuple):
@@ -207,16 +276,18 @@ class ExplicitSteps(AbstractSteps):
     """The steps of an explicit Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
 
     The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
-    and another one, if any, of the same arguments for the last components of the state after each accepted step;
-    `used`: the indices of `θ` among all arrays; `norm (n,)`: the weights of the squared errors, 0 where an error is not
-    controlled; `condition`: the index of the array that is false where the other function changes nothing.
+    named `rate`, and others of the same arguments: `after`, the last components of the state after each accepted step;
+    with events the `guard`, the `effect`, and both together, `event`. `used`: the indices of `θ` among all arrays;
+    `norm (n,)`: the weights of the squared errors, 0 where an error is not controlled; `condition`: the index of the
+    array that is false where `after` changes nothing; `memory`: of events.
     """
 
     def __init__(
-        self, functions: Sequence[TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
-        times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
+        self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
+        times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, memory: EventMemory,
     ) -> None:  # fmt: skip
-        self.rate, self.after = functions[0], functions[1] if len(functions) > 1 else None
+        self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
+        self.rate, self.after = functions["rate"], functions.get("after")
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
         self.engine: Engine = engine
         *known, _, state = self.rate.types
@@ -225,54 +296,110 @@ class ExplicitSteps(AbstractSteps):
         self.types = (state, *known, scalar, scalar, ts)
         self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
-        self.outputs = (jax.ShapeDtypeStruct((times, *state.shape), state.dtype), state)
+        log = jax.ShapeDtypeStruct((memory.room, memory.entry), state.dtype)
+        self.outputs = (jax.ShapeDtypeStruct((times, *state.shape), state.dtype), state, *[log] * self.has_events)
         self._time_at, self._state_at = len(known), len(known) + 1
         self._condition = -1 if condition is None else self.used.index(condition)
 
     # --- one step, in JAX -----------------------------------------------------------------------------------
 
     def advance(
-        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array], kind: Array | None
     ) -> tuple[list[Array], Dense]:
         t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
-        term = dfx.ODETerm(lambda t, y, known: run_p.bind(*known, t, y, function=self.rate, batch=0)[0])
-        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
-        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, value[0], known, None, True)
-        if self.after is not None:
-            # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
-            (last,) = run_p.bind(*frozen([*known, t1, y]), function=self.after, batch=0)
-            y = y.at[len(y) - len(last) :].set(last)
+        if kind is None:
+            y, dense = self._step(known, value[0], t0, t1)
+            return [y], dense
+        memory, dtype = self.memory, value[0].dtype
+        room = jnp.asarray(memory.room, dtype)  # beyond the rows of the log; as a float, so that it is data of the step
+
+        def step() -> tuple[Array, Dense]:
+            start = value[0][memory.time]
+            y, dense = self._step(known, value[0], start, t1)
+            entry = jnp.zeros(memory.entry, dtype)
+            return y.at[memory.time].set(t1), {"step": dense, "start": start, "entry": entry, "row": room}
+
+        def event() -> tuple[Array, Dense]:
+            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step)[1])
+            before = value[0].at[memory.due].set(kind)
+            y, entry = jnp.split(self._after_event(known, before), [len(before)])
+            logged = y[memory.logged] > before[memory.logged]
+            row = jnp.where(logged, jnp.minimum(before[memory.logged], room), room)
+            return y, nothing | {"entry": entry, "row": row}
+
+        y, dense = jax.lax.cond(kind == NO_EVENT, step, event)
         return [y], dense
 
+    def _step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
+        """The state at the end of a step, and the data of its interpolation."""
+        term = dfx.ODETerm(lambda t, y, known: self._call("rate", known, t, y))
+        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
+        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
+        if self.after is not None:
+            # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
+            last = self._call("after", *frozen((known, t1, y)))
+            y = y.at[len(y) - len(last) :].set(last)
+        return y, dense
+
+    def _call(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
+        return run_p.bind(*known, t, y, function=self.functions[name], batch=0)[0]
+
+    def _after_event(self, known: Sequence[Array], y: Array) -> Array:
+        """The state after an event and its entry in the log, with derivatives up to the third order: those of the way to
+        the root, whose length is zero, by two steps of Newton's method along the motion."""
+        memory, start = self.memory, y[self.memory.time]
+        change, end = jnp.zeros_like(start), y
+        for k in range(2):
+            end = y if k == 0 else self._flow(known, y, start, change)
+            change = change + _root_of(self._call("guard", known, start + change, end), end, memory)
+        return self._call("effect", known, start + change, self._flow(known, y, start, change))
+
+    def _flow(self, known: Sequence[Array], y: Array, t: Array, h: Array) -> Array:
+        """The state after a short time `h`, by the classical method of Runge and Kutta."""
+        slope = lambda c, k: self._call("rate", known, t + c * h, y + c * h * k)  # noqa: E731
+        k1 = slope(0.0, jnp.zeros_like(y))
+        k2 = slope(0.5, k1)
+        k3 = slope(0.5, k2)
+        return _moved(y, h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(1.0, k3)), t + h, self.memory)
+
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
-        return [unrolled(self.method).interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0])]
+        start, step = (dense["start"], dense["step"]) if self.has_events else (ends[0], dense)
+        return [unrolled(self.method).interpolation_cls(t0=start, t1=ends[1], **step).evaluate(t[0])]
+
+    def entry(self, dense: Dense) -> list[Array]:
+        return [dense["entry"]]
+
+    def row(self, dense: Dense) -> Array:
+        return dense["row"].astype(int)
 
     def in_both_modes(self) -> "ExplicitSteps":
         return self
 
     def flat(self, outputs: Outputs) -> list[Array]:
-        return [*outputs.rows[0], *outputs.end]
+        return [*outputs.rows[0], *outputs.end, *outputs.log]
 
     def unflat(self, arrays: Sequence[Array]) -> Outputs:
-        return Outputs([[arrays[0]]], [arrays[1]], None)
+        return Outputs([[arrays[0]]], [arrays[1]], None, list(arrays[2:]))
 
     # --- the whole motion, in C -----------------------------------------------------------------------------
 
     @cached_property
-    def programs(self) -> list[_Sweep | None]:
-        """The programs of the rate and of what happens after a step; None for one that cannot be expressed, or that
-        reads the state at an index computed at run time."""
-        functions = [self.rate] if self.after is None else [self.rate, self.after]
-        programs = [function.hoisted_program(self._time_at) for function in functions]
-        return [
-            None if program is None or self._reads_inside(program) else _Sweep(program, self._time_at, self._state_at)
-            for program in programs
-        ]
+    def programs(self) -> dict[str, _Sweep | None]:
+        """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state at
+        an index computed at run time."""
+        programs = {
+            name: f.hoisted_program(self._time_at) for name, f in self.functions.items() if name != "effect"
+        }
+        return {
+            name: None if program is None or self._reads_inside(program) else _Sweep(program, self._time_at, self._state_at)
+            for name, program in programs.items()
+        }
 
     @property
     def operations(self) -> int:
-        """The number of scalar operations in the programs."""
-        return sum(sweep.program.operations for sweep in self.programs if sweep is not None)
+        """The number of scalar operations at each stage, and after each step."""
+        found = (self.programs.get(name) for name in ("rate", "after", "guard"))
+        return sum(sweep.program.operations for sweep in found if sweep is not None)
 
     def _reads_inside(self, program: Program) -> bool:
         return any(self._time_at <= table[0] <= self._state_at for table in program.gathers)
@@ -282,13 +409,17 @@ class ExplicitSteps(AbstractSteps):
         return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int) -> _Sweep | None:
-        """The program of the rate and its tangents in some directions; None if that cannot be expressed, or if the
+    def tangent_sweep(
+        self, known: tuple[int, ...], timed: bool, directions: int, name: str = "rate"
+    ) -> _Sweep | None:
+        """The program of a function and its tangents in some directions; None if that cannot be expressed, or if the
         program of several directions would be too large for straight-line code, which those of one direction become."""
-        estimate = directions * self.operations  # which saves recording what would be too large
+        sweep = self.programs[name]
+        assert sweep is not None
+        estimate = directions * sweep.program.operations  # which saves recording what would be too large
         if directions > 1 and not choice.is_worth_compiling(estimate):
             return None
-        function = _with_tangents(self.rate, self._moving(known, timed), self._time_at, directions)
+        function = _with_tangents(self.functions[name], self._moving(known, timed), self._time_at, directions)
         time = self._time_at + len(known)
         program = function.hoisted_program(time)
         if program is None or (directions > 1 and not choice.is_worth_compiling(program.operations)):
@@ -296,11 +427,11 @@ class ExplicitSteps(AbstractSteps):
         return _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
-        """The program that pulls a cotangent of the rate back to parameters, time and state; None if that cannot be
+    def cotangent_sweep(self, known: tuple[int, ...], timed: bool, name: str = "rate") -> _Sweep | None:
+        """The program that pulls a cotangent of a function back to parameters, time and state; None if that cannot be
         expressed, although the rate can (the transpose of a long table's `gather` writes at an index of run time)."""
-        moving, count = self._moving(known, timed), len(self.rate.types)
-        linear = self.rate._derivative(moving, False)
+        moving, count, function = self._moving(known, timed), len(self.rate.types), self.functions[name]
+        linear = function._derivative(moving, False)
         program = linear.transpose(tuple(range(count, count + len(moving)))).hoisted_program(self._time_at)
         if program is None:
             return None
@@ -318,60 +449,78 @@ class ExplicitSteps(AbstractSteps):
         numbers = [
             batch, directions, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
             *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, _ENGINES[self.engine],
-            *(x for sweep in (*sweeps, *self._last()) for x in sweep.numbers()),
+            *self.memory, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
     def native(self, name: str, **settings: Any) -> NativeCall | None:
-        # The operands are the inputs, that is, state, parameters and times; then starts and ends of the steps, numbers
-        # of accepted steps and saved times, and checkpoints if there are any; then what a result is linear in.
-        n = len(self.types)
+        # The operands are the inputs, that is, state, parameters and times; then starts and ends of the steps, with events
+        # their kinds, numbers of accepted steps and saved times, and checkpoints if there are any; then what a result is
+        # linear in.
+        n, schedule = len(self.types), len(self._record) + len(_LENGTHS)
         if name == "solve":
             return self._solve_call(settings["adaptive"], settings["force_dtmin"], settings["recorded"])
         if name == "tangents":
-            recorded = settings["operands"] - len(settings["moving"]) - n == 5
-            return self._tangents_call(settings["moving"], n + 4 + recorded, settings.get("directions", 1))
-        if name == "cotangents" and settings["operands"] == n + 7:
+            recorded = settings["operands"] - len(settings["moving"]) - n == schedule + 1
+            return self._tangents_call(settings["moving"], n + schedule + recorded, settings.get("directions", 1))
+        if name == "cotangents" and settings["operands"] == n + schedule + 1 + len(self.outputs):
             return self._cotangents_call(settings["wanted"])
         return None
 
+    @property
+    def _record(self) -> tuple[str, ...]:
+        return ("starts", "ends", *["kinds"] * self.has_events)
+
     def _solve_call(self, adaptive: bool, force_dtmin: bool, recorded: bool) -> NativeCall:
-        n, dtype = len(self.types), self.types[0].dtype
-        run, *_ = self.programs
-        assert run is not None
-        operands = [*self._theta, *run.tables(dtype), *self._operands_after(), 0, *self._times, n, n + 1]
-        arrays = [*_START, "h0", "control", *_SAVED, *_COUNTS, *(_RECORD if recorded else [])]
+        n = len(self.types)
+        sweeps = [(sweep, SLOPE) for sweep in self._found("rate", "after", "guard", "event")]
+        operands = [*self._operands_of(sweep for sweep, _ in sweeps), 0, *self._times, n, n + 1]
+        record = [*self._record, "checkpoints"] if recorded else []
+        arrays = [*_START, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
         flags = adaptive, force_dtmin, 1, 0
-        return self._call("solve", [(run, SLOPE)], flags, operands, self.solve_results(recorded), arrays, recorded)
+        return self._call("solve", sweeps, flags, operands, self.solve_results(recorded), arrays, recorded)
 
     def _tangents_call(self, moving: tuple[int, ...], first: int, directions: int) -> NativeCall | None:
         n, dtype = len(self.types), self.types[0].dtype
         known, timed = self._parts_of(moving)
+        timed = timed or self.has_events  # steps after an event start where that moves to
         sweep = self.tangent_sweep(known, timed, directions)
-        if sweep is None:
+        event = self.tangent_sweep(known, True, directions, "event") if self.has_events else sweep
+        if sweep is None or event is None:
             return None
         at, several = {k: first + i for i, k in enumerate(moving)}, (directions,) if directions > 1 else ()
         zero = [np.zeros((*several, *x.shape), x.dtype) for x in self.types]
-        operands = [*self._theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *self._operands_after()]
-        operands += [0, *self._times, *range(n, n + 4), *([at[0]] if 0 in at else [])]
+        theta = [*self._theta, *(at[k + 1] for k in known)]
+        after, schedule = self._found("after"), len(self._record) + len(_LENGTHS)
+        operands = [*theta, *sweep.tables(dtype), *self._operands_of(after)]
+        operands += [*theta, *event.tables(dtype)] if self.has_events else []
+        operands += [0, *self._times, *range(n, n + schedule), *([at[0]] if 0 in at else [])]
         operands += [at.get(k, zero[k]) for k in self._times] if timed else []
-        arrays = [*_START, *_STEPS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED[:2]]
+        arrays = [*_START, *self._record, *_LENGTHS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED]
+        arrays += ["log"] * self.has_events
         flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
-        return self._call("tangents", [(sweep, TANGENT)], flags, operands, results, arrays, directions=directions)
+        sweeps = [(sweep, TANGENT), *((x, SLOPE) for x in after), *[(event, TANGENT)] * self.has_events]
+        return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
 
     def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
         n, dtype = len(self.types), self.types[0].dtype
         known, timed = self._parts_of(wanted)
-        (run, *_), pull = self.programs, self.cotangent_sweep(known, timed)
-        if run is None or pull is None:
+        timed = timed or self.has_events
+        pull = self.cotangent_sweep(known, timed)
+        pull_event = self.cotangent_sweep(known, True, "event") if self.has_events else pull
+        if pull is None or pull_event is None:
             return None
-        operands = [*self._theta, *run.tables(dtype), *self._theta, *pull.tables(dtype), *self._operands_after()]
-        operands += [*self._times, *range(n, n + 7)]
+        (run,), after, event = self._found("rate"), self._found("after"), self._found("event")
+        operands = [*self._operands_of([run, pull, *after, *event, *[pull_event] * self.has_events])]
+        schedule = len(self._record) + len(_LENGTHS)
+        operands += [*self._times, *range(n, n + schedule + 1 + len(self.outputs))]
         order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
-        arrays = [*_START[1:], *_STEPS, "checkpoints", "dys", "dy0", *("" for _ in known), "y_end"]
-        arrays += [f"pull.{name}" for name in _TIMES] if timed else []
+        arrays = [*_START[1:], *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
+        arrays += [*("" for _ in known), "y_end", *([f"pull.{name}" for name in _TIMES] if timed else [])]
         results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
-        call = self._call("cotangents", [(run, SLOPE), (pull, PULL)], flags, operands, results, arrays)
+        sweeps = [(run, SLOPE), (pull, PULL), *((x, SLOPE) for x in (*after, *event))]
+        sweeps += [(pull_event, PULL)] * self.has_events
+        call = self._call("cotangents", sweeps, flags, operands, results, arrays)
         return call._replace(order=[order.index(k) for k in wanted])
 
     @property
@@ -388,9 +537,18 @@ class ExplicitSteps(AbstractSteps):
         """Which of the parameters are among some inputs, and whether times are."""
         return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
 
-    def _operands_after(self) -> list[int | np.ndarray]:
-        """The operands of the program of what happens after a step."""
-        return [x for sweep in self._last() for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
+    def _found(self, *names: str) -> list[_Sweep]:
+        """Those of the named programs that there are."""
+        found = [(name, self.programs.get(name)) for name in names]
+        return [
+            sweep._replace(condition=self._condition) if name == "after" else sweep
+            for name, sweep in found
+            if sweep is not None
+        ]
+
+    def _operands_of(self, sweeps: Iterable[_Sweep]) -> list[int | np.ndarray]:
+        """The operands of programs."""
+        return [x for sweep in sweeps for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
         self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int],
@@ -408,7 +566,7 @@ class ExplicitSteps(AbstractSteps):
         buffers: Sequence[Buffer],
     ) -> MotionKernel:  # fmt: skip
         parts: list[Part] = []
-        for sweep, role in (*sweeps, *((sweep, SLOPE) for sweep in self._last())):
+        for sweep, role in sweeps:
             parts.append(sweep.part(role, parts[-1].end if parts else 0))
         tableau = _tableau_of(self.method)
         names = ("adaptive", "force_dtmin", "recorded", "max_steps", "rows", "method.fsal", "method.ssal")
@@ -419,21 +577,21 @@ class ExplicitSteps(AbstractSteps):
         )  # fmt: skip
 
     def solve_results(self, recorded: bool) -> list[ArrayType]:
-        """The types of the results of a run: saved and final state, final time, counts and engine; then its steps."""
+        """The types of the results of a run: saved and final state, the log of events, final time, counts and engine; then
+        its steps."""
         dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
-        scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (self.max_steps,)))
+        entries = self.max_steps + (self.memory.room + 2 if self.has_events else 0)
+        scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (entries,)))
         checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
-        return [*self.outputs, scalar, *[number] * 6, *([steps, steps, checkpoints] if recorded else [])]
-
-    def _last(self) -> list[_Sweep]:
-        return [sweep._replace(condition=self._condition) for sweep in self.programs[1:] if sweep is not None]
+        record = [*[steps] * len(self._record), checkpoints] if recorded else []
+        return [*self.outputs, scalar, *[number] * 6, *record]
 
 
 def run_explicit(
     steps: ExplicitSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
     first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
-) -> dfx.Solution:  # fmt: skip
-    """The solution as diffrax returns it, for the times `ts` and the end."""
+) -> tuple[dfx.Solution, Array | None]:  # fmt: skip
+    """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged."""
     dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
     adaptive = isinstance(controller, dfx.PIDController)
     control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
@@ -441,17 +599,20 @@ def run_explicit(
     force = bool(adaptive and controller.force_dtmin)
     # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
     step, control = frozen((jnp.asarray(first, dtype), control))
-    ys, end, t_end, count, accepted, rejected, _, outcome, engine = solve(steps, x, step, control, adaptive, force)
+    ys, end, *log, t_end, count, accepted, rejected, _, outcome, engine = solve(
+        steps, x, step, control, adaptive, force
+    )
     sizes = [len(part) for part in y]
     result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
     result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
     counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
     stats = {name: x.astype(int) for name, x in counts.items()}
     stats |= {"max_steps": steps.max_steps, "engine": engine, "operations": steps.operations}
-    return dfx.Solution(
+    run = dfx.Solution(
         t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
         stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
     )  # fmt: skip
+    return run, log[0] if log else None
 
 
 def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:

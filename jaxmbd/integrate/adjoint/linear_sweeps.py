@@ -73,17 +73,24 @@ class Operands:
 
 def packed(schedule: StepSchedule, record: CheckpointStore | None) -> list[Array]:
     """The schedule and the checkpoints of a run, as a list of arrays."""
-    states = [] if record is None else record.states
-    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *states]
+    states, kinds = [] if record is None else record.states, [] if schedule.kinds is None else [schedule.kinds]
+    return [schedule.starts, schedule.ends, *kinds, schedule.accepted, *schedule.saved, *states]
 
 
 def _unpacked(steps: AbstractSteps, run: Sequence[Array]) -> tuple[StepSchedule, CheckpointStore | None]:
-    known = 3 + steps.sets
-    schedule, states = StepSchedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
+    known, first = _scheduled(steps), 2 + steps.has_events
+    kinds = run[2] if steps.has_events else None
+    schedule = StepSchedule(run[0], run[1], run[first], list(run[first + 1 : known]), kinds)
+    states = list(run[known:])
     if not states:
         return schedule, None
     empty = CheckpointStore.empty([], 0.0, steps.rows, len(schedule.starts))
     return schedule, CheckpointStore(states, schedule.starts, schedule.ends, empty.rows, empty.levels)
+
+
+def _scheduled(steps: AbstractSteps) -> int:
+    """The number of the operands that are the schedule."""
+    return 3 + steps.has_events + steps.sets
 
 
 # --- implementations ----------------------------------------------------------------------------------------
@@ -244,8 +251,8 @@ solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.
 def solve(
     steps: AbstractSteps, x: Sequence[ArrayLike], step: ArrayLike, control: ArrayLike, adaptive: bool, force_dtmin: bool
 ) -> list[Array]:
-    """Run a motion: saved states, final state and time, and the numbers of steps: all, accepted, rejected, saved times;
-    how it ended, and the engine that ran it."""
+    """Run a motion: saved states, final state, what events have logged if there are any, final time, and the numbers of
+    steps: all, accepted, rejected, saved times; how it ended, and the engine that ran it."""
     return list(
         solve_p.bind(
             *x, step, control, steps=steps, adaptive=adaptive, force_dtmin=force_dtmin, recorded=False, batches=()
@@ -292,7 +299,7 @@ def _nonzero(tangents: Sequence[object], places: Sequence[int]) -> list[int]:
 
 def _schedule_only(steps: AbstractSteps, at: Operands) -> list[int]:
     """The positions of the schedule, without those of the checkpoints."""
-    return list(at.run[: 3 + steps.sets])
+    return list(at.run[: _scheduled(steps)])
 
 
 def _instantiated(tangents: Sequence[Change], places: Sequence[int]) -> list[ArrayLike]:
@@ -442,16 +449,17 @@ def _solve_jvp(
     """The derivatives at fixed steps: those by the first step and by the tolerances are zero."""
     inputs = range(len(steps.types))
     results = solve_p.bind(*arrays, steps=steps, recorded=True, batches=batches, **settings)
-    moving, returned = _nonzero(changes, inputs), results if recorded else results[:9]
+    count = len(steps.outputs)  # then the final time and six numbers
+    moving, returned = _nonzero(changes, inputs), results if recorded else results[: count + 7]
     zeros = _zeros_like_results(returned)
     if not moving:
         return returned, zeros
-    starts, ends, checkpoints = results[9:]
+    *schedule, checkpoints = results[count + 7 :]
     call = _Call(batches).add([arrays[k] for k in inputs], inputs)
     # The schedule as `packed` orders it: of the counts those of accepted steps and of saved times.
-    call.results([starts, ends, results[4], results[6], checkpoints])
+    call.results([*schedule, results[count + 2], results[count + 4], checkpoints])
     call.add([changes[k] for k in moving], moving)
-    return returned, [*call.bind(tangents_p, steps=steps, moving=tuple(moving)), *zeros[2:]]
+    return returned, [*call.bind(tangents_p, steps=steps, moving=tuple(moving)), *zeros[count:]]
 
 
 ad.primitive_jvps.update(

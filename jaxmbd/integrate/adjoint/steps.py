@@ -38,12 +38,13 @@ class Outputs(NamedTuple):
     """The outputs of a motion: the saved states for each set of times, the final state, and the last step.
 
     States are lists of arrays. `last`: the data of the last step's interpolation, and the ends of that step; `None` if
-    they are not outputs.
+    they are not outputs. `log`: what events have logged, empty for a motion without events.
     """
 
     rows: list[list[Array]]
     end: list[Array]
     last: tuple[Dense, list[Array]] | None
+    log: list[Array] = []  # noqa: RUF012
 
 
 class InputParts(NamedTuple):
@@ -78,8 +79,12 @@ class AbstractSteps(abc.ABC):
     the times and then their tangents. `ends` of a step are its start and end, for each component. `sets`: the number of
     sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
     the number of checkpoints.
+
+    With events (`has_events`) some entries of the record of steps are events, of zero length: their `kind` is the number
+    of what happens, that of steps −1 (`erk_events.h`). The state holds the time, with its derivative.
     """
 
+    has_events: bool = False
     types: Types
     kinds: tuple[tuple[str, int], ...]
     parts: InputParts
@@ -91,13 +96,21 @@ class AbstractSteps(abc.ABC):
 
     @abc.abstractmethod
     def advance(
-        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array], kind: Array | None
     ) -> tuple[list[Array], Dense]:
-        """The value at the end of a step, and the data of its interpolation."""
+        """The value at the end of a step, or after an event, and the data of its interpolation."""
 
     @abc.abstractmethod
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         """The interpolated state at a time within a step; `t` has one number for each component."""
+
+    def entry(self, dense: Dense) -> list[Array]:
+        """What an event logs, from the data of its entry."""
+        return []
+
+    def row(self, dense: Dense) -> Array:
+        """The row of the log into which that is written; beyond its end, if nothing is logged."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def in_both_modes(self) -> "AbstractSteps":
@@ -185,7 +198,7 @@ class MotionSteps(AbstractSteps):
         return jax.tree.structure(arrays).flatten_up_to(((y, state), (args, terms, solver_tangents), times))
 
     def advance(
-        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array], kind: Array | None
     ) -> tuple[list[Array], Dense]:
         args, terms, solver = eqx.combine(jax.tree.unflatten(self._known, known), self._fixed)
         y, state = jax.tree.unflatten(self._value, value)
@@ -234,6 +247,7 @@ class TangentSteps(AbstractSteps):
     def __init__(self, chain: AbstractSteps, moving: tuple[int, ...]) -> None:
         kinds = [chain.kinds[k] for k in moving]
         self.chain, self.rows, self.sets = chain.in_both_modes(), chain.rows, chain.sets
+        self.has_events = chain.has_events
         self._values = tuple(i for i, like in enumerate(chain.parts.value) if is_inexact(like))
         self._knowns = tuple(place for name, place in kinds if name == KNOWN)
         self.timed = any(name == TIME for name, _ in kinds)
@@ -252,7 +266,7 @@ class TangentSteps(AbstractSteps):
         self.at_end = (*chain.at_end, *(len(value) + ahead[VALUE][i] for i in chain.at_end))
 
     def advance(
-        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array]
+        self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array], kind: Array | None
     ) -> tuple[list[Array], Dense]:
         chain = self.chain
         (k, dk), (v, dv), (e, de) = (
@@ -268,7 +282,7 @@ class TangentSteps(AbstractSteps):
                 replaced(v, self._values, values),
                 step_ends if self.timed else e,
             )
-            return chain.advance(*full)
+            return chain.advance(*full, kind)
 
         (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))
         return [*v, *_select(dv, self._values)], (dense, _inexact(change))
@@ -286,6 +300,14 @@ class TangentSteps(AbstractSteps):
             y, dy = jax.jvp(lambda some: state(some, e, t), (moving,), (change,))
         return [*y, *dy]
 
+    def entry(self, dense: Dense) -> list[Array]:
+        (dense, change), moving = dense, _inexact(dense[0])
+        entry, tangent = jax.jvp(lambda some: self.chain.entry(eqx.combine(some, dense)), (moving,), (change,))
+        return [*entry, *tangent]
+
+    def row(self, dense: Dense) -> Array:
+        return self.chain.row(dense[0])
+
     def in_both_modes(self) -> "TangentSteps":
         return self
 
@@ -296,7 +318,8 @@ class TangentSteps(AbstractSteps):
             dense, at = outputs.last
             e, de = self._halves(at) if self.timed else (at, [jnp.zeros_like(x) for x in at])
             last = [(dense[0], e), (dense[1], de)]
-        halves = [Outputs([x[h] for x in rows], ends[h], last[h]) for h in (0, 1)]
+        logs = _split_at(outputs.log, len(outputs.log) // 2)
+        halves = [Outputs([x[h] for x in rows], ends[h], last[h], logs[h]) for h in (0, 1)]
         return [*self.chain.flat(halves[0]), *self.chain.flat(halves[1])]
 
     def unflat(self, arrays: Sequence[Array]) -> Outputs:
@@ -304,7 +327,8 @@ class TangentSteps(AbstractSteps):
         last = None
         if a.last is not None and b.last is not None:
             last = (a.last[0], b.last[0]), [*a.last[1], *(b.last[1] if self.timed else [])]
-        return Outputs([[*x, *y] for x, y in zip(a.rows, b.rows, strict=True)], [*a.end, *b.end], last)
+        rows = [[*x, *y] for x, y in zip(a.rows, b.rows, strict=True)]
+        return Outputs(rows, [*a.end, *b.end], last, [*a.log, *b.log])
 
     def _halves(self, x: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Ends or times, split into primals and tangents."""

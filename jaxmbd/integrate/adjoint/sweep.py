@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from jaxmbd.arrays import Number
 from jaxmbd.engine.upstream.equinox_internals import while_loop, write_row
@@ -112,13 +112,39 @@ class StepSchedule(NamedTuple):
     """The accepted steps of a run, which are constants in derivatives.
 
     `starts`, `ends` `(max_steps,)` [s]; `accepted`, the number of steps; `saved`, for each set of times the number of
-    those that were saved.
+    those that were saved; `kinds (max_steps,)`, which of the steps are events, `None` for a motion without events.
     """
 
     starts: Array
     ends: Array
     accepted: Int[Array, ""]
     saved: list[Int[Array, ""]]
+    kinds: Array | None = None
+
+    def kind(self, i: Array) -> Array | None:
+        """The number of what step `i` is (`AbstractSteps`)."""
+        return None if self.kinds is None else self.kinds[i]
+
+    def is_event(self, i: Array) -> Bool[Array, ""]:
+        """True if step `i` is an event."""
+        if self.kinds is None:
+            return jnp.zeros((), bool)
+        return (i >= 0) & (i < self.accepted) & (self.kinds[i] != NO_EVENT)
+
+    def starts_after(self, i: Array, t: Array) -> Bool[Array, ""]:
+        """True if a saved time is before step `i`: at the time of an event the state after it is saved, and the first
+        step takes all that are left."""
+        at_event = self.is_event(i - 1) & (t >= self.starts[i])
+        return ~((i == 0) | (t > self.starts[i]) | at_event) | self.is_event(i)
+
+    def ends_before(self, i: Array, t: Array) -> Bool[Array, ""]:
+        """True if a saved time is after step `i`; the last step takes all times that are left, whatever rounding says of
+        its end."""
+        inside = jnp.where(self.is_event(i + 1), t < self.ends[i], (t <= self.ends[i]) | (i == self.accepted - 1))
+        return ~inside | self.is_event(i)
+
+
+NO_EVENT = -1  # the kind of a step that is none, as `NOTHING` in `erk_events.h`
 
 
 def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array) -> list[Array]:
@@ -133,7 +159,8 @@ def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array]
 
 def _at_ends(schedule: StepSchedule, times: Sequence[Array], i: Array) -> tuple[Array, Array]:
     """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
-    return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
+    last = (i == schedule.accepted - 1) | (schedule.kinds is not None)  # an event may follow
+    return i == 0, last & ~schedule.is_event(i) & (schedule.ends[i] >= times[1])
 
 
 # --- forward ------------------------------------------------------------------------------------------------
@@ -146,6 +173,7 @@ class _ForwardCarry(eqx.Module):
     value: list[Array]
     next: list[Int[Array, ""]]
     rows: list[list[Any]]
+    log: list[Array]
     last: Any
     record: CheckpointStore | None
 
@@ -157,11 +185,11 @@ def forward(steps: AbstractSteps, x: Sequence[Array], schedule: StepSchedule, re
     start = jnp.zeros((), int)
     record = CheckpointStore.empty(value, schedule.starts[0], steps.rows, len(schedule.starts)) if recorded else None
     outputs, last = steps.unflat([jnp.zeros(like.shape, like.dtype) for like in steps.outputs]), None
-    rows = [] if recorded else outputs.rows
+    rows, log = ([], []) if recorded else (outputs.rows, outputs.log)
     # Only its structure is needed, and only that is computed: the carry of a loop has it before the first step.
     if outputs.last is not None and not recorded:
         ends = ends_of(steps, schedule, times, start)
-        _, dense = jax.eval_shape(steps.advance, known, value, ends)
+        _, dense = jax.eval_shape(steps.advance, known, value, ends, schedule.kind(start))
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), (dense, ends))
 
     def advance(carry: _ForwardCarry) -> _ForwardCarry:
@@ -169,16 +197,20 @@ def forward(steps: AbstractSteps, x: Sequence[Array], schedule: StepSchedule, re
         record = carry.record
         if record is not None:
             record = record.with_step(i, ends[0], ends[1], carry.value)
-        value, dense = steps.advance(known, carry.value, ends)
+        value, dense = steps.advance(known, carry.value, ends, schedule.kind(i))
+        log = [
+            rows.at[steps.row(dense)].set(entry, mode="drop")
+            for rows, entry in zip(carry.log, steps.entry(dense) if carry.log else [], strict=True)
+        ]
         read = [_read(steps, schedule, times, k, carry, dense, ends) for k in range(len(carry.rows))]
         last = None if carry.last is None else (dense, ends)
-        return _ForwardCarry(i + 1, value, [n for n, _ in read], [r for _, r in read], last, record)
+        return _ForwardCarry(i + 1, value, [n for n, _ in read], [r for _, r in read], log, last, record)
 
-    carry = _ForwardCarry(start, value, [start for _ in rows], rows, last, record)
+    carry = _ForwardCarry(start, value, [start for _ in rows], rows, log, last, record)
     carry = while_loop(lambda c: c.i < schedule.accepted, advance, carry, buffers=lambda c: [c.rows, c.record])
     if recorded:
         return carry.record
-    return steps.flat(Outputs(carry.rows, [carry.value[i] for i in steps.at_end], carry.last))
+    return steps.flat(Outputs(carry.rows, [carry.value[i] for i in steps.at_end], carry.last, carry.log))
 
 
 def _read(
@@ -191,14 +223,13 @@ def _read(
     ends: Sequence[Array],
 ) -> tuple[Array, list[Any]]:
     """Interpolate the states at those times of set `k` that lie in the step; the next time, and the saved states."""
-    ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.accepted - 1
+    ts, saved = steps.time(times, 2 + k), schedule.saved[k]
     # Also a loop without laps is traced, in which an array without entries cannot be indexed.
     if not len(ts[0]):
         return carry.next[k], carry.rows[k]
 
     def unfinished(state: Any) -> Array:
-        # The last step takes all times that are left, whatever rounding says of its end.
-        return (state[0] < saved) & ((ts[0][state[0]] <= ends[1]) | is_last)
+        return (state[0] < saved) & ~schedule.ends_before(carry.i, ts[0][state[0]])
 
     def save(state: Any) -> Any:
         j, rows = state
@@ -286,7 +317,7 @@ class BackwardSweep:
         return ends_of(self.steps, self.schedule, self.times, i)
 
     def _advance(self, j: Array, value: list[Array]) -> list[Array]:
-        return self.steps.advance(self.known, value, self._ends(j))[0]
+        return self.steps.advance(self.known, value, self._ends(j), self.schedule.kind(j))[0]
 
     def _step_back(self, carry: _BackwardCarry, outputs_bar: Outputs) -> _BackwardCarry:
         """One step backward: `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`, with the states saved within the step."""
@@ -297,7 +328,7 @@ class BackwardSweep:
 
         def step(values: list[Array], knowns: list[Array], step_ends: list[Array]) -> tuple[list[Array], Dense]:
             full = replaced(self.known, self.knowns, knowns), replaced(value, self.values, values)
-            y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
+            y, dense = self.steps.advance(*full, step_ends if self.timed else ends, self.schedule.kind(i))
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
@@ -306,6 +337,11 @@ class BackwardSweep:
             more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), outputs_bar.last)
             dense_bar = _add(dense_bar, more[0])
             ends_bar = _add(ends_bar, more[1]) if self.timed else []
+        if outputs_bar.log:
+            row = self.steps.row(dense)
+            entry_bar = [x.at[row].get(mode="fill", fill_value=0.0) for x in outputs_bar.log]
+            _, logged = jax.vjp(self.steps.entry, dense)
+            dense_bar = _add(dense_bar, logged(entry_bar)[0])
         left, times = list(carry.left), carry.times
         for k in range(self.steps.sets):
             if len(self.steps.time(self.times, 2 + k)[0]):
@@ -339,8 +375,7 @@ class BackwardSweep:
         ts = self.steps.time(self.times, 2 + k)
 
         def unfinished(carry: _TimesCarry) -> Array:
-            # As in `_read`: the first step takes all that are left.
-            return (carry.left >= 0) & ((ts[0][carry.left] > ends[0]) | (i == 0))
+            return (carry.left >= 0) & ~self.schedule.starts_after(i, ts[0][carry.left])
 
         def step(carry: _TimesCarry) -> _TimesCarry:
             t = [x[carry.left] for x in ts]

@@ -25,7 +25,8 @@ from jaxmbd.engine.machine.gpu.kernel_part import (
 )
 
 HEADERS = (
-    "gpu/device.h", "program.h", "motion.h", "lanes.h", "gpu/device_slots.h", "erk_loop.h", "erk_sweeps.h",
+    "gpu/device.h", "program.h", "motion.h", "lanes.h", "gpu/device_slots.h", "erk_loop.h", "erk_events.h",
+    "erk_sweeps.h",
 )  # fmt: skip
 BLOCK = 128  # threads that run side by side; they share nothing
 PREPARE, RUN = "jaxmbd_prepare", "jaxmbd_run"  # the kernels' names
@@ -87,7 +88,7 @@ class MotionKernel(NamedTuple):
             "BLOCK": BLOCK, "T": number, "INTEGER": integer, "M(g)": f"g{suffix}", "LANES": 1, "NAME": "lanes",
             "STATES(m)": self.norm.size, "STAGES(m)": self.stages, "SLOTS(m)": slots[0],
             "SLOTS_BESIDE(m)": slots[1] if self.name == "cotangents" else 0,
-            "SLOTS_AFTER(m)": slots[-1] if self.has_after else 0, "LONGEST_STRIDE(steps)": self._longest_stride(),
+            "SLOTS_AFTER(m)": slots[-1] if self.has_after else 0, "SLOTS_GUARD(m)": 0, "SLOTS_EVENT(m)": 0, "EVENTS(m)": 0, "LONGEST_STRIDE(steps)": self._longest_stride(),
             "PARAMETERS(m)": sum(part.parameters for part in self.parts),
             "OF(place, size)": "((const T *)m->call.inputs[place] + size * *instances)",
         }  # fmt: skip

@@ -1,0 +1,245 @@
+"""Motions with events in the native time loop: the rules of events (`event_rules.py`) as functions of one instant, of which
+the loop runs programs (`erk_events.h`).
+
+What events remember between steps, the memory, is part of the state: it is constant within a step, and an event changes
+it. A force that is switched, or a coordinate that is latched, is the same program with other numbers.
+"""
+
+from typing import Any, NamedTuple
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.analyses.events.changes import ForceChanges, Switch, changes_of, equations_at, place_of
+from jaxmbd.analyses.events.changes import Change
+from jaxmbd.analyses.events.event import Event
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.events.event_rules import EventRules
+from jaxmbd.analyses.events.impact import Latches, positions
+from jaxmbd.analyses.events.segmented_integration import SegmentedRun
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.own_states import split_integrated
+from jaxmbd.integrate.adjoint.explicit_steps import EventMemory
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
+
+# What is due, as in `erk_events.h`: nothing, the start of the motion, event `j` here, or, `n` more, at a root.
+_NOTHING, _START = -1.0, -2.0
+
+
+class Memory(NamedTuple):
+    """What events remember, in numbers: of `n` events, `k` latches, `s` switched forces.
+
+    `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
+    `happened`, how many crossings there were; `halted`, 1 if an event has ended the motion; `trouble` and `culprit`, as in
+    the log; `since`, when the segment began; `side`, `touching`, `enabled` and `just` `(n,)`; `held` and `values`
+    `(k,)`, of latches; `factors (s,)` and `numbers`, of changed forces.
+    """
+
+    time: Array
+    due: Array
+    logged: Array
+    happened: Array
+    halted: Array
+    trouble: Array
+    culprit: Array
+    since: Array
+    side: Array
+    touching: Array
+    enabled: Array
+    just: Array
+    held: Array
+    values: Array
+    factors: Array
+    numbers: Array
+
+    @property
+    def of_segment(self) -> tuple[Array, ...]:
+        """What the equations of a segment depend on, which the log keeps."""
+        return self.held, self.values, self.factors, self.numbers
+
+
+class EventPrograms(EventRules):
+    """The rules of events as functions of the state with its memory, as an array. `room`: for how many events."""
+
+    def __init__(
+        self, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], gap: Scalar, room: int
+    ) -> None:
+        super().__init__(equations, formulation, events, gap)
+        self.room, self.mechanism = room, equations.mechanism
+        self.changes = changes_of(equations.mechanism, events, 1, self.near.dtype)
+        self.start = self._start()
+        sizes = [int(np.size(x)) for x in self.start]
+        self._ends = np.cumsum(sizes)[:-1].tolist()
+        self.size = sum(sizes)
+
+    def _start(self) -> Memory:
+        n, k, dtype = len(self.events), len(self.along), self.near.dtype
+        zero, none = jnp.zeros((), dtype), jnp.zeros(n, dtype)
+        factors, numbers = (jnp.zeros(0, dtype), []) if self.changes is None else self.changes.values
+        flat = [jnp.zeros(0, dtype), *(jnp.ravel(x).astype(dtype) for x in numbers)]
+        return Memory(
+            zero, zero + _START, zero, zero, zero, zero, zero, zero, none, none, none, none, jnp.zeros(k, dtype),
+            jnp.zeros(k, dtype), jnp.ravel(factors), jnp.concatenate(flat),
+        )  # fmt: skip
+
+    def packed(self, memory: Memory) -> Array:
+        """A memory as one array."""
+        return jnp.concatenate([jnp.ravel(jnp.asarray(x, self.near.dtype)) for x in memory])
+
+    def unpacked(self, memory: Array) -> Memory:
+        """The memory from an array, or several of them from a matrix."""
+        parts = jnp.split(memory, self._ends, axis=-1)
+        return Memory(*(x[..., 0] if np.ndim(y) == 0 else x for x, y in zip(parts, self.start, strict=True)))
+
+    def layout(self, first: int, motion: int) -> EventMemory:
+        """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
+        place = {name: first + k for k, name in enumerate(Memory._fields[:5])}
+        entry = 2 + motion + len(self.along) + self.equations.m + sum(np.size(x) for x in self.start.of_segment)
+        return EventMemory(
+            len(self.events), self.room, entry, place["time"], place["due"], place["logged"], place["halted"]
+        )
+
+    # --- the equations of a segment -----------------------------------------------------------------------
+
+    def latches_of(self, memory: Memory) -> Latches:
+        """The latches as they are now."""
+        return Latches(self.along, jnp.full(1, -jnp.inf), memory.held[None] != 0, memory.values[None])
+
+    def changes_by(self, starts: Array, factors: Array, numbers: Array) -> ForceChanges | None:
+        """The changes of forces in segments that begin at `starts`, from rows of numbers."""
+        if self.changes is None:
+            return None
+        shapes = [np.shape(x)[1:] for x in self.changes.values[1]]
+        ends = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])[:-1].tolist()
+        parts = jnp.split(numbers, ends, axis=-1) if shapes else []
+        values = [x.reshape(len(starts), *shape) for x, shape in zip(parts, shapes, strict=True)]
+        return ForceChanges(starts, (factors, values), self.changes.names, self.changes.places)
+
+    def at_memory(self, memory: Memory) -> tuple[Equations, AbstractFormulation]:
+        """The equations and the formulation as they are now."""
+        always = jnp.full(1, -jnp.inf)
+        changes = self.changes_by(always, memory.factors[None], memory.numbers[None])
+        return equations_at(self.equations, changes, memory.time), self.formulation_with(self.latches_of(memory))
+
+    # --- programs ---------------------------------------------------------------------------------------------
+
+    def guard(self, t: Array, y: tuple[Array, Array, Array], memory: Memory) -> Array:
+        """The heights of the events, and their rates."""
+        distance, rate = self.distances_and_rates(*self.at_memory(memory), t, y)
+        touching = memory.touching != 0
+        # Earlier, the sign of a quantity on its value is undetermined.
+        after = t > memory.since + jnp.where(touching, 5 * self.gap, 0.0)
+        since = jnp.where(touching & after, t - memory.since, 1.0)
+        heights = memory.side * distance / since
+        rates = memory.side * rate / since - jnp.where(touching, heights / since, 0.0)
+        watched, far = (memory.enabled != 0) & after, jnp.where(memory.enabled != 0, 1.0, jnp.inf)
+        return jnp.concatenate([jnp.where(watched, heights, far), jnp.where(watched, rates, 0.0)])
+
+    def effect(self, t: Array, y: tuple[Array, Array, Array], memory: Memory) -> tuple[tuple[Array, ...], Memory, Array]:
+        """The state after what is due, its memory, and the entry in the log."""
+        n, numbers = len(self.events), np.arange(len(self.events))
+        latches = self.latches_of(memory)
+        hit = (memory.due == numbers) | (memory.due == numbers + n)
+        happens, fires = jnp.any(hit), jnp.any(hit & self.may_fire(memory.side))
+        q, v, z = y
+        at = self.equations.at(t, q)
+        before = consistent_speeds(at, v, MassWeightedCorrection())
+        jump, blocked = self.impact(at, latches, before, hit & fires)
+        full = memory.happened >= self.room
+        trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
+        trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
+        stops = jnp.any(hit & fires & self.flags("stops"))
+        after = q, jnp.where(fires, jump.v, v), z
+        new = memory._replace(
+            time=t, logged=memory.logged + fires, happened=memory.happened + happens, trouble=trouble,
+            culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),
+            since=jax.lax.stop_gradient(t), just=jnp.where(happens, hit * 1.0, memory.just),
+            side=self.next_sides(memory.side, hit, fires),
+        )  # fmt: skip
+        new = self._with_segment(new, t, q, hit & fires)
+        own, _ = split_integrated(self.mechanism, z)
+        parts = jnp.sum(hit * numbers), t, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
+        entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
+        return after, self._begin(new, t, after, memory.due == _START, stops), entry
+
+    def _with_segment(self, memory: Memory, t: Array, q: Array, fired: Array) -> Memory:
+        """The memory with what the event that has fired, in the mask, changes in the equations."""
+        held, values, factors, numbers = memory.of_segment
+        if any(self.latching):
+            closing = self.closes(fired)
+            values = jnp.where(closing, positions(self.equations, self.along, t, q), values)
+            held = jnp.where(closing, 1.0, jnp.where(self.opens(fired), 0.0, held))
+        if self.changes is not None:
+            first = 0
+            sizes = [int(np.size(x)) for x in self.changes.values[1]]
+            for j, event in enumerate(self.events):
+                if isinstance(event.then, Switch):
+                    mine = np.asarray([name == event.then.force for name in self.changes.names])
+                    factors = jnp.where(fired[j] & mine, float(event.then.on), factors)
+                if isinstance(event.then, Change):
+                    i = self.changes.places.index(place_of(self.mechanism, event))
+                    first = sum(sizes[:i])
+                    new = numbers.at[first : first + sizes[i]].set(jnp.ravel(event.then.value).astype(numbers.dtype))
+                    numbers = jnp.where(fired[j], new, numbers)
+        return memory._replace(held=held, values=values, factors=factors, numbers=numbers)
+
+    def _begin(self, memory: Memory, t: Array, y: tuple[Array, ...], is_start: Array, stops: Array) -> Memory:
+        """The memory at the start of a segment: how the quantities stand to their values, and what is due there."""
+        equations, formulation = self.at_memory(memory)
+        standing = self.standing(
+            equations, formulation, self.latches_of(memory), memory.side, memory.just != 0, t, y
+        )
+        early = is_start & self.is_early(standing.side)
+        trouble = jnp.where(jnp.any(early), float(STARTED), memory.trouble)
+        halted = stops | (trouble != 0)
+        due, culprit = jnp.asarray(_NOTHING, t.dtype), memory.culprit
+        for j in reversed(range(len(self.events))):  # the first one in their order
+            due = jnp.where(standing.crossing[j], float(j), due)
+            culprit = jnp.where(early[j], float(j), culprit)
+        return memory._replace(
+            due=jnp.where(halted, _NOTHING, due), halted=halted * 1.0, trouble=trouble, culprit=culprit,
+            side=standing.side * 1.0, touching=standing.touching * 1.0, enabled=standing.enabled * 1.0,
+        )  # fmt: skip
+
+
+def solution_with_events(
+    run: dfx.Solution, log: Array, rules: EventPrograms, ts: Array, rank: Array
+) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
+    """The results of a run in the native loop, as those of an integration in segments are. `log (room, entry)`: the
+    entries of its events; `rank`, of the constraint rows at assembly."""
+    (ys, end), mechanism, room = run.ys, rules.mechanism, rules.room  # pyright: ignore
+    memory = rules.unpacked(end[3][0])
+    t1, halted = memory.time, memory.halted != 0
+    over = (ts >= t1) & (halted | (run.result == dfx.RESULTS.successful))
+    saved = jax.tree.map(lambda x, last: jnp.where(over[:, None], last, x), tuple(ys[:3]), tuple(end[:3]))
+    count = memory.logged.astype(int)
+    count = jnp.minimum(count, room)
+    there = jnp.arange(room) < count
+    k, m, sizes = len(rules.along), rules.equations.m, [int(np.size(x)) for x in rules.start.of_segment]
+    widths = [1, 1, mechanism.nq, len(mechanism.layout.z.sizes), mechanism.nv, mechanism.nv, k, m, *sizes]
+    which, t, q, z, before, after, impulses, lam, *of_segment = jnp.split(log, np.cumsum(widths)[:-1].tolist(), axis=1)
+    at_end = end[0], split_integrated(mechanism, end[2])[0], end[1], end[1]
+    q, z, before, after = (jnp.where(there[:, None], x, y) for x, y in zip((q, z, before, after), at_end, strict=True))
+    times = jnp.where(there, t[:, 0], t1)
+    starts = jnp.where(there, jax.lax.stop_gradient(times) - rules.gap, jnp.inf)
+    starts = jnp.concatenate([jnp.full(1, -jnp.inf, ts.dtype), starts])
+    held, values, factors, numbers = (
+        jnp.concatenate([first[None], x]) for first, x in zip(rules.start.of_segment, of_segment, strict=True)
+    )
+    names = tuple(event.name for event in rules.events)
+    along = {event.name: event.then.along(event.quantity) for event in rules.events}
+    events = Events(
+        mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
+        jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,
+        memory.trouble.astype(int), memory.culprit.astype(int),
+    )  # fmt: skip
+    stats: dict[str, Any] = dict(run.stats)
+    stats["num_accepted_steps"] -= memory.happened.astype(int) + 1  # the start and the events are entries, too
+    latches = Latches(rules.along, starts, held != 0, values)
+    final = SegmentedRun((jnp.minimum(ts, t1), t1[None]), (saved, tuple(end[:3])), stats, run.result)
+    return final, rules.formulation_with(latches), rules.changes_by(starts, factors, numbers), events

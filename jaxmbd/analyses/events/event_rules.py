@@ -1,0 +1,180 @@
+"""The rules of events: when one happens, and what it does, at one instant. Whoever integrates a motion applies them: the
+native time loop (`event_programs.py`) or diffrax, in segments (`segmented_integration.py`).
+
+An event has the *height* `side · (quantity − value)`, where `side` is the sign of `quantity − value` before the event: a
+crossing is a zero of it. If a quantity is on its value where a segment between two events starts, the height is divided
+by the time since the start: the quotient has no zero there, and next to it the sign of the rate, so that a rebound
+shorter than a step is detected.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.events.event import (
+    Bounce,
+    ChannelName,
+    Event,
+    Latch,
+    Release,
+    effort_of,
+    is_position,
+    read_one,
+    unit_of,
+)
+from jaxmbd.analyses.events.impact import ImpactResult, LatchedFormulation, Latches, impact, latched
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.own_states import at_integrated, integrated_rates
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
+from jaxmbd.state.output_channels import Snapshot
+
+# In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
+# counts as zero.
+_NEAR = 2.0**10
+
+
+class Standing(NamedTuple):
+    """How the quantities of events stand to their values where a segment starts.
+
+    `side`: the sign of each quantity minus its value; `enabled`: true if its event can happen; `touching`: true if it is
+    on its value; `crossing`: true if it crosses its value there, with a rate through it or by a jump.
+    """
+
+    side: Array
+    enabled: Bool[Array, " n"]
+    touching: Bool[Array, " n"]
+    crossing: Bool[Array, " n"]
+
+
+class EventRules:
+    """The rules of `n` events of a motion. `gap`: the least distance between jumps of the accelerations [s]."""
+
+    def __init__(
+        self, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], gap: Scalar
+    ) -> None:
+        self.equations, self.formulation, self.events = equations, formulation, events
+        # If accelerations jump within `4 gap` after an event, the next segment starts up to `gap / 4` earlier.
+        self.gap = jax.lax.stop_gradient(gap)
+        rows = [(j, event.then.along(event.quantity)) for j, event in enumerate(events)]
+        self.rows = tuple(j for j, along in rows if along is not None)
+        self.along = tuple(along for _, along in rows if along is not None)
+        self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
+        # If all quantities depend on positions only, the event function needs no forces.
+        self.positions = all(is_position(equations.mechanism, event.quantity) for event in events)
+        dtype = jnp.result_type(gap)
+        self.levels = jnp.stack([event.level for event in events]).astype(dtype)
+        self.sides = np.asarray([event.side for event in events])
+        scales, quantities = equations.scales, [event.quantity for event in events]
+        sizes = [scales.quantity(unit_of(equations.mechanism, of)) for of in quantities]
+        # The distances, and the rates, up to which quantities count as being on their values and as resting.
+        self.near = _NEAR * jnp.finfo(dtype).eps * (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels))
+        self.slow = self.near / scales.time
+
+    def formulation_with(self, latches: Latches) -> AbstractFormulation:
+        """The formulation with its latches."""
+        return latched(self.formulation, latches) if any(self.latching) else self.formulation
+
+    def flags(self, name: str) -> Bool[np.ndarray, " n"]:
+        """What the actions of the events say of themselves (`AbstractAction`)."""
+        return np.asarray([getattr(event.then, name) for event in self.events])
+
+    # --- when -------------------------------------------------------------------------------------------
+
+    def distances(
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array, z: Array
+    ) -> Float[Array, " n"]:
+        """The event quantities minus their values."""
+        equations = at_integrated(equations, z)
+        at = Snapshot.at_rest(equations, t, q)
+        if not self.positions:
+            motion = motion_of(formulation, equations, t, q, v)
+            at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
+        return jnp.stack([self._quantity(equations, formulation, event, at) for event in self.events]) - self.levels
+
+    def _quantity(self, equations: Equations, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
+        name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
+        latches = [self.events[j].name if held else "" for j, held in zip(self.rows, self.latching, strict=True)]
+        efforts = [effort_of(latch) if latch else None for latch in latches]
+        if name not in efforts:
+            return read_one(equations, event.quantity, at)
+        inner = formulation.base if isinstance(formulation, Projection) else formulation
+        assert isinstance(inner, LatchedFormulation)
+        return inner.efforts(equations, at.t, at.q, at.v)[efforts.index(name)]
+
+    def distances_and_rates(
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any
+    ) -> tuple[Array, Array]:
+        """The distances from the values, and their rates."""
+        q, v, z = y
+        rates = jnp.zeros_like(v), jnp.zeros_like(z)
+        if not self.positions:
+            there = at_integrated(equations, z)
+            motion = motion_of(formulation, there, t, q, v)
+            own = integrated_rates(there.at(t, q), motion.v)
+            rates = motion.rate, rates[1].at[: len(own)].set(own)
+        along = jnp.ones_like(t), equations.rate(t, q, v), *rates
+        return jax.jvp(lambda *at: self.distances(equations, formulation, *at), (t, q, v, z), along)
+
+    def standing(
+        self, equations: Equations, formulation: AbstractFormulation, latches: Latches, side: Array, just: Array,
+        t: Array, y: Any,
+    ) -> Standing:  # fmt: skip
+        """How the quantities stand to their values at the start of a segment. `side`: the signs before it, 0 at the start
+        of the motion; `just`: the mask of the event there."""
+        distance, rate = jax.lax.stop_gradient(self.distances_and_rates(equations, formulation, t, y))
+        enabled = ~self._is_latched(latches, t)
+        touching = jnp.abs(distance) <= self.near * jnp.where(just, _NEAR, 1.0)
+        leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
+        current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
+        side = jnp.where(side == 0, current, side)
+        through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
+        return Standing(side, enabled, touching, enabled & through)
+
+    def _is_latched(self, latches: Latches, t: Array) -> Bool[Array, " n"]:
+        """Mask of the events whose latch is closed."""
+        none = jnp.zeros(len(self.events), bool)
+        return none.at[np.asarray(self.rows, int)].set(latches.at(t)[0]) if self.rows else none
+
+    def is_early(self, side: Array) -> Bool[Array, " n"]:
+        """True for events that must not be beyond their value at the start of the motion, but are."""
+        return self.flags("clear") & (self.sides != 0) & (side != self.sides)
+
+    def may_fire(self, side: Array) -> Bool[Array, " n"]:
+        """True for events whose quantity is on the side from which a crossing counts."""
+        return (self.sides == 0) | (self.sides == side)
+
+    # --- what it does -----------------------------------------------------------------------------------
+
+    def impact(
+        self, at: Configuration, latches: Latches, v: Float[Array, " nv"], hit: Bool[Array, " n"]
+    ) -> tuple[ImpactResult, Bool[Array, ""]]:
+        """The impact of the event in the mask `hit`, if it is one, on consistent speeds; and whether it is blocked."""
+        k = len(self.rows)
+        none, no = jnp.zeros(k + self.equations.m, v.dtype), jnp.zeros((), bool)
+        nothing = ImpactResult(v, none[:k], none[k:], no)
+        if not k:
+            return nothing, no
+        hit = hit[np.asarray(self.rows)]
+        actions = [self.events[i].then for i in self.rows]
+        restitution = jnp.stack([a.restitution if isinstance(a, Bounce) else jnp.zeros(()) for a in actions])
+        jump = impact(at, self.along, v, hit, latches.at(at.t)[0], restitution.astype(v.dtype))
+        struck = jnp.any(hit) & ~jump.blocked
+        return jax.tree.map(lambda x, old: jnp.where(struck, x, old), jump, nothing), jump.blocked
+
+    def next_sides(self, side: Array, hit: Bool[Array, " n"], fires: Bool[Array, ""]) -> Array:
+        """The sides after the event in the mask `hit`: its own is reversed unless the quantity rebounds."""
+        return jnp.where(hit & ~(fires & self.flags("returns")), -side, side)
+
+    def closes(self, hit: Bool[Array, " n"]) -> Bool[Array, " k"]:
+        """The mask of the latches that the event in the mask `hit` closes."""
+        return hit[np.asarray(self.rows, int)] & np.asarray(self.latching, bool)
+
+    def opens(self, hit: Bool[Array, " n"]) -> Bool[Array, " k"]:
+        """The mask of the latches that the event in the mask `hit` opens."""
+        names = [event.then.latches if isinstance(event.then, Release) else () for event in self.events]
+        table = np.asarray([[self.events[j].name in released for j in self.rows] for released in names])
+        return jnp.any(hit[:, None] & table, axis=0)
