@@ -332,16 +332,16 @@ class ExplicitSteps(AbstractSteps):
 
     def _step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
         """The state at the end of a step, and the data of its interpolation."""
-        term = dfx.ODETerm(lambda t, y, known: self._call("rate", known, t, y))
+        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, t, y))
         # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
         y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
         if self.after is not None:
             # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
-            last = self._call("after", *frozen((known, t1, y)))
+            last = self._evaluate("after", *frozen((known, t1, y)))
             y = y.at[len(y) - len(last) :].set(last)
         return y, dense
 
-    def _call(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
+    def _evaluate(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
         return run_p.bind(*known, t, y, function=self.functions[name], batch=0)[0]
 
     def _after_event(self, known: Sequence[Array], y: Array) -> Array:
@@ -351,12 +351,12 @@ class ExplicitSteps(AbstractSteps):
         change, end = jnp.zeros_like(start), y
         for k in range(2):
             end = y if k == 0 else self._flow(known, y, start, change)
-            change = change + _root_of(self._call("guard", known, start + change, end), end, memory)
-        return self._call("effect", known, start + change, self._flow(known, y, start, change))
+            change = change + _root_of(self._evaluate("guard", known, start + change, end), end, memory)
+        return self._evaluate("effect", known, start + change, self._flow(known, y, start, change))
 
     def _flow(self, known: Sequence[Array], y: Array, t: Array, h: Array) -> Array:
         """The state after a short time `h`, by the classical method of Runge and Kutta."""
-        slope = lambda c, k: self._call("rate", known, t + c * h, y + c * h * k)  # noqa: E731
+        slope = lambda c, k: self._evaluate("rate", known, t + c * h, y + c * h * k)  # noqa: E731
         k1 = slope(0.0, jnp.zeros_like(y))
         k2 = slope(0.5, k1)
         k3 = slope(0.5, k2)
