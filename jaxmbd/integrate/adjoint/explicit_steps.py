@@ -146,13 +146,13 @@ def _steps_of(
 
 
 def _root_of(heights: Array, y: Array, memory: EventMemory) -> Array:
-    """How far the root of the height of the event that is due is from here, by one step of Newton's method; zero for an
-    event that was found here, not by a root."""
+    """How far the root of the height of the event that is due moves, by one step of Newton's method: zero in value, since
+    the loop has found the root as near as rounding lets it. It does not move for an event that was found where it is."""
     n, due = memory.events, y[memory.due]
     sought = [due == n + j for j in range(n)]
-    zero = jnp.zeros((), y.dtype)
     height, rate = (sum(jnp.where(is_it, heights[j + k], 0.0) for j, is_it in enumerate(sought)) for k in (0, n))
-    return jnp.where(due >= n, -height / jnp.where(due >= n, rate, 1.0), zero)
+    change = jnp.where(rate == 0, 0.0, -height / jnp.where(rate == 0, 1.0, rate)).astype(y.dtype)
+    return change - frozen(change)
 
 
 def _event(functions: dict[str, TracedFunction], memory: EventMemory) -> TracedFunction:
