@@ -249,14 +249,13 @@ def _hindrance(
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array: `q`, `v`, `z`, what events remember, and the selected rows (both
-    constant)."""
+    """The right-hand side for the state as one array: of `q`, `v`, `z`, not of what events remember and of the selected
+    rows, which are constant within a step."""
     at = _unpacked(given, static, y)
     equations, formulation = at.equations, at.formulation
     if at.rules is not None:
         equations, formulation = at.rules.at_memory(at.memory)
-    rates = _rates(equations, formulation, static[0], t, *at.motion)
-    return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in at.constant)])
+    return jnp.concatenate(_rates(equations, formulation, static[0], t, *at.motion))
 
 
 def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:

@@ -16,7 +16,8 @@ static void JOIN(gather_lanes, NAME)(const Motion *m, const Array *a, const int6
   }
 }
 
-/* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. */
+/* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. Slopes are those of the components of the
+   state that move within a step, the first ones; the others are constant there. */
 static inline V JOIN(combine, NAME)(const double *weights, const int64_t count, const V *f, const int64_t n) {
   V sum = {0};
   for (int64_t j = 0; j < count; j++)
@@ -125,7 +126,7 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
    lane after another. */
 static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t *instances, const V keep,
                              const V *y, const V *f, const V begin, const V end) {
-  const int64_t n = STATES(m), s = STAGES(m);
+  const int64_t n = MOVING(m), s = STAGES(m);
   const V h = end - begin;
   for (;;) {
     V w[STAGES(m)], theta = {0};
@@ -167,7 +168,7 @@ static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const
    without weight is not finite. */
 static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, const V *y, const V *next, const V *f,
                                    const V h) {
-  const int64_t n = STATES(m);
+  const int64_t n = MOVING(m);
   V sum = {0}, failed = {0};
   for (int64_t i = 0; i < n; i++) {
     const V before = JOIN(abs, NAME)(y[i]), after = JOIN(abs, NAME)(next[i]);
@@ -185,10 +186,10 @@ static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, 
 
 /* The results of a lane that has finished. */
 static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
-  const int64_t batch = m->call.batch, n = STATES(m);
+  const int64_t batch = m->call.batch;
   T *end = JOIN(row, NAME)(&m->y_end, batch, instance), *ys = JOIN(row, NAME)(&m->ys, batch, instance);
-  for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
-  for (int64_t k = n * a->counts[SAVED]; k < m->ys.size; k++) ys[k] = (T)INFINITY;
+  for (int64_t k = 0; k < STATES(m); k++) end[k] = LANE_OF(y[k], l);
+  for (int64_t k = MOVING(m) * a->counts[SAVED]; k < m->ys.size; k++) ys[k] = (T)INFINITY;
   *JOIN(row, NAME)(&m->t_end, batch, instance) = a->tprev;
   a->counts[ENGINE] = JOIN(engine, NAME)(&m->call);
   if (EVENTS(m)) {
@@ -213,12 +214,11 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   const Call *c = &m->call;
   const Tableau *q = &m->method;
   const int64_t batch = c->batch;
-  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
-  const int64_t moving = n - (m->after ? m->after->results : 0); /* the rest is constant in a step */
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
   const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
   const int64_t events = EVENTS(m), guards = SLOTS_GUARD(m), acts = SLOTS_EVENT(m), all = slots + others + guards + acts;
-  WORKSPACE(memory, (1 + waits) * all + n * (s + 3) + (events ? 6 * events + 2 * n + m->memory.entry : 0))
-  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * all)
+  WORKSPACE(memory, (1 + waits) * all + moving * s + 3 * n + (events ? 6 * events + 2 * n + m->memory.entry : 0))
+  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * all)
   ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 6 * events) ROOM(inside, events ? n : 0)
   ROOM(result, events ? n + m->memory.entry : 0)
   const JOIN(Watch, NAME) watch = {guard, event, heights, heights + 2 * events, heights + 4 * events, inside, result};
@@ -266,16 +266,16 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     for (int64_t k = moving; k < n; k++) stage[k] = y[k];
     ROLLED for (int64_t i = any_unknown ? 0 : 1; i < s; i++) {
       for (int64_t k = 0; k < moving; k++)
-        stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, n), y[k]) : y[k];
+        stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, moving), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
-      JOIN(slope, NAME)(m, x, &t, stage, instances, i ? f + i * n : next);
-      for (int64_t k = 0; !i && k < n; k++) f[k] = JOIN(select, NAME)(unknown, next[k], f[k]);
+      JOIN(slope, NAME)(m, x, &t, stage, instances, i ? f + i * moving : next);
+      for (int64_t k = 0; !i && k < moving; k++) f[k] = JOIN(select, NAME)(unknown, next[k], f[k]);
       evaluations++;
     }
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
     if (watched_steps > OFTEN) JOIN(count, NAME)(&m->guard->call, watched_steps), watched_steps = 0;
     for (int64_t k = 0; k < n; k++)
-      next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
+      next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, moving), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
     JOIN(settle, NAME)(after, z, &end, next, instances);
     if (events) {
@@ -291,17 +291,15 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       JOIN(Lane, NAME) *a = &lanes[l];
       if (!a->active || (events && sought[l])) continue;
       const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, k, LANE_OF(error, l)) :
-                                      JOIN(reaches_event, NAME)(m, &watch, a, l, next);
+                                      JOIN(reaches_event, NAME)(m, &watch, a, l, f, next);
       if (!kept) continue;
       LANE_OF(keep, l) = 1;
-      if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, LANE_OF(begin, l), LANE_OF(end, l), NOTHING);
+      if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, LANE_OF(begin, l), a->tprev, NOTHING);
     }
     for (int64_t j = 0; j < 2 * events; j++) watch.begin[j] = JOIN(select, NAME)(keep, watch.end[j], watch.begin[j]);
     JOIN(save, NAME)(m, lanes, instances, keep, y, f, begin, end);
-    for (int64_t k = 0; k < n; k++) {
-      y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
-      if (q->fsal) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * n + k], f[k]);
-    }
+    for (int64_t k = 0; k < n; k++) y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
+    for (int64_t k = 0; q->fsal && k < moving; k++) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * moving + k], f[k]);
     if (q->fsal) unknown = ALL(0), any_unknown = 0;
   }
   JOIN(count, NAME)(c, evaluations);

@@ -60,13 +60,18 @@ static JOIN(Step, NAME) JOIN(common_step, NAME)(const JOIN(Steps, NAME) *a, cons
 
 /* --- tangents --------------------------------------------------------------------------------------------- */
 
-/* Adds a scale times the sum of weights times slopes, `f (stages, n)`, to `x (n,)`. */
-static inline void JOIN(combine_into, NAME)(V *x, const V scale, const double *weights, const int64_t count, const V *f,
-                                            const int64_t n) {
+/* Adds a scale times the sum of weights times the tangents of slopes, `df (stages, directions, moving)`, to those of a state,
+   `x (directions, n)`. */
+static inline void JOIN(combine_into, NAME)(const Motion *m, V *x, const V scale, const double *weights, const int64_t count,
+                                            const V *df) {
+  const int64_t n = STATES(m), moving = MOVING(m), directions = DIRECTIONS(m);
   for (int64_t j = 0; j < count; j++) {
     if (weights[j] == 0) continue;
     const V factor = scale * ALL(weights[j]);
-    for (int64_t k = 0; k < n; k++) x[k] = JOIN(fma, NAME)(factor, f[j * n + k], x[k]);
+    for (int64_t d = 0; d < directions; d++) {
+      const V *slope = df + (j * directions + d) * moving;
+      for (int64_t k = 0; k < moving; k++) x[d * n + k] = JOIN(fma, NAME)(factor, slope[k], x[d * n + k]);
+    }
   }
 }
 
@@ -108,24 +113,26 @@ static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, cons
 static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, NAME) *e, const JOIN(Tangents, NAME) *g,
                                        const int goes_on, const int64_t *instances) {
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * moving;
+  for (int64_t k = moving; k < n; k++) g->stage[k] = g->y[k];
+  for (int64_t k = 0; k < directions * n; k++) g->dstage[k] = g->dy[k];
   ROLLED for (int64_t j = 0; j < s; j++) {
     if (j == 0 && goes_on) {
-      for (int64_t k = 0; k < n; k++) g->f[k] = g->f[(s - 1) * n + k];
+      for (int64_t k = 0; k < moving; k++) g->f[k] = g->f[(s - 1) * moving + k];
       for (int64_t k = 0; k < all; k++) g->df[k] = g->df[(s - 1) * all + k];
       continue;
     }
-    for (int64_t k = 0; k < n; k++) {
-      g->slope[k] = JOIN(combine, NAME)(q->a + j * s, j, g->f + k, n);
+    for (int64_t k = 0; k < moving; k++) {
+      g->slope[k] = JOIN(combine, NAME)(q->a + j * s, j, g->f + k, moving);
       g->stage[k] = g->y[k] + e->h * g->slope[k];
     }
     for (int64_t d = 0; d < directions; d++) {
-      for (int64_t k = 0; k < n; k++) g->dstage[d * n + k] = g->dy[d * n + k] + g->dh[d] * g->slope[k];
+      for (int64_t k = 0; k < moving; k++) g->dstage[d * n + k] = g->dy[d * n + k] + g->dh[d] * g->slope[k];
       g->dt[d] = g->dt0[d] + ALL(q->c[j]) * g->dh[d];
     }
-    JOIN(combine_into, NAME)(g->dstage, e->h, q->a + j * s, j, g->df, all);
+    JOIN(combine_into, NAME)(m, g->dstage, e->h, q->a + j * s, j, g->df);
     const V t = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h;
-    JOIN(tangent, NAME)(m, x, &t, g->stage, g->dt, g->dstage, instances, g->f + j * n, g->df + j * all);
+    JOIN(tangent, NAME)(m, x, &t, g->stage, g->dt, g->dstage, instances, g->f + j * moving, g->df + j * all);
   }
 }
 
@@ -134,7 +141,7 @@ static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, N
 static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
                                       const JOIN(Tangents, NAME) *g, const int64_t *instances, const int64_t valid,
                                       int64_t *next) {
-  const int64_t n = STATES(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
+  const int64_t n = MOVING(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
   const int64_t batch = m->call.batch, times = m->ts.size;
   for (;;) {
     V w[STAGES(m)], dw[STAGES(m)], theta = {0};
@@ -156,7 +163,7 @@ static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *
       EACH_LANE if (moves[l]) LANE_OF(moved, l) = moves[l][d * times];
       moved -= g->dt0[d] + theta * g->dh[d];
       for (int64_t k = 0, at = d * n; k < n; k++, at++) {
-        V value = g->dy[at];
+        V value = g->dy[d * STATES(m) + k];
         for (int64_t j = 0; j < s; j++)
           value += e->h * w[j] * g->df[j * all + at] + (g->dh[d] * w[j] + moved * dw[j]) * g->f[j * n + k];
         EACH_LANE if (mine[l]) mine[l][d * times * n + k] = LANE_OF(value, l);
@@ -198,11 +205,11 @@ static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *
 static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
-  const int64_t directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
+  const int64_t moving = MOVING(m), directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
   const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0;
-  WORKSPACE(memory, slots + others + acts + (n + all) * (s + 2) + n + 3 * directions + (1 + directions) * result)
-  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, all * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
-  ROOM(slope, n) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
+  WORKSPACE(memory, slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
+  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(df, directions * moving * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
+  ROOM(slope, moving) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
   ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result)
   const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
@@ -223,12 +230,12 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
     JOIN(move_ends, NAME)(m, &a, &e, instances, dy, dt0, dh);
     JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, i), instances);
     JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
-    for (int64_t k = 0; k < n; k++) {
-      slope[k] = JOIN(combine, NAME)(q->b, s, f + k, n);
+    for (int64_t k = 0; k < moving; k++) {
+      slope[k] = JOIN(combine, NAME)(q->b, s, f + k, moving);
       y[k] += e.h * slope[k];
       for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
-    JOIN(combine_into, NAME)(dy, e.h, q->b, s, df, all);
+    JOIN(combine_into, NAME)(m, dy, e.h, q->b, s, df);
     if (EVENTS(m)) {
       y[m->memory.time] = e.end;
       EACH_LANE {
@@ -243,7 +250,7 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]), *dys = JOIN(row, NAME)(&m->ys, batch, instances[l]);
     for (int64_t k = 0; k < all; k++) state[k] = LANE_OF(dy[k], l);
     for (int64_t d = 0; d < directions; d++)
-      for (int64_t k = n * next[l]; k < times * n; k++) dys[d * times * n + k] = 0;
+      for (int64_t k = moving * next[l]; k < times * moving; k++) dys[d * times * moving + k] = 0;
   }
   JOIN(count, NAME)(&m->call, s * a.steps);
   RELEASE(memory)
@@ -256,14 +263,16 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
 static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
                              V *f, V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m);
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m);
   const V h = end - t;
   ROLLED for (int64_t j = 0; j < s; j++) {
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
-    for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
-    JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * n);
+    for (int64_t k = 0; k < moving; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, moving);
+    for (int64_t k = moving; k < n; k++) stage[j * n + k] = y[k];
+    JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * moving);
   }
-  for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+  for (int64_t k = 0; k < moving; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, moving);
+  for (int64_t k = moving; k < n; k++) next[k] = y[k];
   if (EVENTS(m)) next[m->memory.time] = end;
   JOIN(settle, NAME)(after, u, &end, next, instances);
 }
@@ -314,8 +323,8 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
   for (int64_t k = 0; k < n; k++) EACH_LANE LANE_OF(y[k], l) = LANE_OF(between[n * (i % a->stride[l]) + k], l);
 }
 
-/* What a sweep for cotangents works on in a step: the stages, `stage (stages, n)`, and their slopes; the cotangents of the
-   slopes, the state, and the step's start and length; and one cotangent of a state. */
+/* What a sweep for cotangents works on in a step: the stages, `stage (stages, n)`, and their slopes,
+   `f (stages, moving)`; the cotangents of the slopes, the state, and the step's start and length; and one cotangent of a state. */
 typedef struct {
   V *stage, *f, *fbar, *ybar, *bar;
   V startbar, hbar;
@@ -325,7 +334,7 @@ typedef struct {
 static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g,
                                    const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
-  const int64_t n = STATES(m), s = STAGES(m), batch = m->call.batch;
+  const int64_t n = MOVING(m), s = STAGES(m), batch = m->call.batch;
   for (;;) {
     V w[STAGES(m)], dw[STAGES(m)], theta = {0}, moved = {0};
     int64_t due[LANES];
@@ -357,22 +366,22 @@ static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const 
 static void JOIN(pull_stages, NAME)(const Motion *m, V *z, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g, V *bars,
                                     const int64_t *instances) {
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m);
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m);
   V *f = g->f, *fbar = g->fbar, *bar = g->bar;
   ROLLED for (int64_t j = s - 1; j >= 0; j--) {
     V on = {0}; /* 1 in lanes with a cotangent of this slope */
-    for (int64_t k = 0; k < n; k++) on = JOIN(or, NAME)(on, JOIN(ne, NAME)(fbar[j * n + k], ALL(0)));
+    for (int64_t k = 0; k < moving; k++) on = JOIN(or, NAME)(on, JOIN(ne, NAME)(fbar[j * moving + k], ALL(0)));
     int any = 0;
     EACH_LANE any |= LANE_OF(on, l) != 0;
     if (!any) continue;
     V at = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h, tbar = {0};
-    JOIN(pull, NAME)(m + 1, z, &at, g->stage + j * n, fbar + j * n, instances, on, bar, &tbar, bars);
+    JOIN(pull, NAME)(m + 1, z, &at, g->stage + j * n, fbar + j * moving, instances, on, bar, &tbar, bars);
     tbar = JOIN(select, NAME)(on, tbar, ALL(0));
     g->startbar += tbar, g->hbar += ALL(q->c[j]) * tbar;
-    for (int64_t k = 0; k < n; k++) {
-      bar[k] = JOIN(select, NAME)(on, bar[k], ALL(0));
-      g->hbar += bar[k] * JOIN(combine, NAME)(q->a + j * s, j, f + k, n), g->ybar[k] += bar[k];
-      for (int64_t i = 0; i < j; i++) fbar[i * n + k] += ALL(q->a[j * s + i]) * e->h * bar[k];
+    for (int64_t k = 0; k < n; k++) bar[k] = JOIN(select, NAME)(on, bar[k], ALL(0)), g->ybar[k] += bar[k];
+    for (int64_t k = 0; k < moving; k++) {
+      g->hbar += bar[k] * JOIN(combine, NAME)(q->a + j * s, j, f + k, moving);
+      for (int64_t i = 0; i < j; i++) fbar[i * moving + k] += ALL(q->a[j * s + i]) * e->h * bar[k];
     }
   }
 }
@@ -427,14 +436,14 @@ static void JOIN(pull_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, 
 static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m), batch = m->call.batch, timed = pull->dts.data != NULL;
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), batch = m->call.batch, timed = pull->dts.data != NULL;
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
   const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
   const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
   const int64_t acts = SLOTS_EVENT(m), pulls = EVENTS(m) ? SLOTS(m->event + 1) : 0, given = EVENTS(m) ? n + m->memory.entry : 0;
-  WORKSPACE(memory, slots + pulled + others + acts + pulls + given + n * (3 * s + 4 + most) + parameters)
-  ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, n * s) ROOM(fbar, n * s) ROOM(stage, n * s)
+  WORKSPACE(memory, slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
+  ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, moving * s) ROOM(fbar, moving * s) ROOM(stage, n * s)
   ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
   ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given)
   memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
@@ -454,8 +463,8 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
     if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);
     JOIN(step, NAME)(m, x, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
     for (int64_t j = 0; j < s; j++)
-      for (int64_t k = 0; k < n; k++) fbar[j * n + k] = ALL(q->b[j]) * e.h * ybar[k];
-    for (int64_t k = 0; k < n; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);
+      for (int64_t k = 0; k < moving; k++) fbar[j * moving + k] = ALL(q->b[j]) * e.h * ybar[k];
+    for (int64_t k = 0; k < moving; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, moving);
     JOIN(pull_saved, NAME)(m, &a, &e, &g, instances, valid);
     JOIN(pull_stages, NAME)(m, z, &e, &g, bars, instances);
     if (timed) JOIN(pull_ends, NAME)(m, &a, &e, &g, instances, valid);

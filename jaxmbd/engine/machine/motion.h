@@ -42,7 +42,8 @@ typedef struct Motion {
   /* The guards of events, and what an event does (`erk_events.h`); NULL for none. Beside the latter is what pulls back. */
   const struct Motion *guard, *event;
   Memory memory;
-  int64_t n, results; /* the numbers of the state, and of the first result of the program */
+  /* The numbers of the state, of those of its first components that move within a step, and of the first result. */
+  int64_t n, moving, results;
   int64_t directions; /* of tangents */
   int64_t part;       /* which of the programs it runs, in the text of a kernel, which has functions for each */
   int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;

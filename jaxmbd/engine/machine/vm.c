@@ -62,6 +62,7 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define PARAMETERS(m) parameters_of(m)
 #define WAITS(instances) ((instances) > LANES)
 #define STATES(m) (m)->n
+#define MOVING(m) (m)->moving
 #define STAGES(m) (m)->method.stages
 #define DIRECTIONS(m) (m)->directions
 static int64_t parameters_of(const Motion *m) {
@@ -239,7 +240,7 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 }
 
 /* The settings of a call for motions: the first operand. */
-enum { BATCH, DIRECTIONS, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
+enum { BATCH, DIRECTIONS, MOVING, TIMES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
        WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, MOTION = MEMORY + sizeof(Memory) / sizeof(int64_t) };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
    events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
@@ -264,7 +265,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   const int64_t s = settings[STAGES];
   m->method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
                         tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
-  m->n = settings[STATES], m->results = p->output_sizes[0], m->directions = settings[DIRECTIONS], m->norm = b->data[2];
+  m->n = settings[STATES], m->moving = settings[MOVING], m->results = p->output_sizes[0], m->directions = settings[DIRECTIONS], m->norm = b->data[2];
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
@@ -284,7 +285,7 @@ static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t ti
   m->y0 = next_array(b, &at, n);
   m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
   m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
-  m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
+  m->ys = next_array(b, &out, times * m->moving), m->y_end = next_array(b, &out, n);
   if (m->memory.events) m->log = next_array(b, &out, m->memory.room * m->memory.entry);
   m->t_end = next_array(b, &out, 1);
   for (int k = 0; k < COUNTS; k++) m->counts[k] = next_array(b, &out, 1);
@@ -314,7 +315,7 @@ static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64
     m->dt0 = next_array(b, &at, directions), m->dt1 = next_array(b, &at, directions);
     m->dts = next_array(b, &at, directions * times);
   }
-  m->ys = next_array(b, &out, directions * times * n), m->y_end = next_array(b, &out, directions * n);
+  m->ys = next_array(b, &out, directions * times * m->moving), m->y_end = next_array(b, &out, directions * n);
   if (m->memory.events) m->log = next_array(b, &out, directions * m->memory.room * m->memory.entry);
 }
 
@@ -324,7 +325,7 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
   int64_t out = b->inputs;
   set_up_steps(m, b, &at, times);
   m->checkpoints = next_array(b, &at, (m->rows + 1) * n);
-  m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
+  m->dys = next_array(b, &at, times * m->moving), m->dy0 = next_array(b, &at, n);
   if (m->memory.events) m->dlog = next_array(b, &at, m->memory.room * m->memory.entry);
   for (int64_t k = 0; k < r->outputs; k++)
     if (k != pull->stage_at && k != pull->time_at) pull->bars[k] = next_array(b, &out, r->output_sizes[k]);

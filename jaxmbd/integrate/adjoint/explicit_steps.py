@@ -86,7 +86,8 @@ def explicit_steps(
     condition: Array | bool | None = None, events: EventFunctions | None = None,
 ) -> tuple["ExplicitSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
-    program.
+    program. The rate may be that of the first components of the state alone: the others are constant within a step, and
+    are not saved.
 
     `after(given, static, t, y)`: new last components of the state, set after each accepted step, constant in between.
     `condition`: an array in `given`; where it is false, `after` is known to change nothing.
@@ -166,6 +167,7 @@ def _event(functions: dict[str, TracedFunction], memory: EventMemory) -> TracedF
     def call(*operands: Array) -> list[Array]:
         *known, t, y = operands
         (heights,), (slope,) = guard(*known, t, y), rate(*known, t, y)
+        slope = jnp.pad(slope, (0, len(y) - len(slope)))
         # The rate is a constant: with a height of zero its derivative has no share.
         frozen_rates = jnp.concatenate([heights[: memory.events], frozen(heights[memory.events :])])
         change = _root_of(frozen_rates, y, memory)
@@ -297,7 +299,8 @@ class ExplicitSteps(AbstractSteps):
         self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
         log = jax.ShapeDtypeStruct((memory.room, memory.entry), state.dtype)
-        self.outputs = (jax.ShapeDtypeStruct((times, *state.shape), state.dtype), state, *[log] * self.has_events)
+        self.moving = self.rate.results[0].size
+        self.outputs = (jax.ShapeDtypeStruct((times, self.moving), state.dtype), state, *[log] * self.has_events)
         self._time_at, self._state_at = len(known), len(known) + 1
         self._condition = -1 if condition is None else self.used.index(condition)
 
@@ -342,7 +345,8 @@ class ExplicitSteps(AbstractSteps):
         return y, dense
 
     def _evaluate(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
-        return run_p.bind(*known, t, y, function=self.functions[name], batch=0)[0]
+        (found,) = run_p.bind(*known, t, y, function=self.functions[name], batch=0)
+        return jnp.pad(found, (0, len(y) - len(found))) if name == "rate" else found
 
     def _after_event(self, known: Sequence[Array], y: Array) -> Array:
         """The state after an event and its entry in the log, with derivatives up to the third order: those of the way to
@@ -364,7 +368,7 @@ class ExplicitSteps(AbstractSteps):
 
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         start, step = (dense["start"], dense["step"]) if self.has_events else (ends[0], dense)
-        return [unrolled(self.method).interpolation_cls(t0=start, t1=ends[1], **step).evaluate(t[0])]
+        return [unrolled(self.method).interpolation_cls(t0=start, t1=ends[1], **step).evaluate(t[0])[: self.moving]]
 
     def entry(self, dense: Dense) -> list[Array]:
         return [dense["entry"]]
@@ -447,7 +451,7 @@ class ExplicitSteps(AbstractSteps):
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
         tableau = _tableau_of(self.method)
         numbers = [
-            batch, directions, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
+            batch, directions, *reversed(self.outputs[0].shape), len(self.norm), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
             *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, _ENGINES[self.engine],
             *self.memory, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
@@ -573,7 +577,7 @@ class ExplicitSteps(AbstractSteps):
         numbers = (*flags, self.max_steps, self.rows, tableau.fsal, tableau.ssal)
         return MotionKernel(
             name, tuple(parts), self.after is not None, tuple(buffers), arrays, tableau.numbers, tableau.stages,
-            _DEGREE, self.norm, {name: int(x) for name, x in zip(names, numbers, strict=True)}, self.types[0].dtype,
+            _DEGREE, self.norm, self.moving, {name: int(x) for name, x in zip(names, numbers, strict=True)}, self.types[0].dtype,
         )  # fmt: skip
 
     def solve_results(self, recorded: bool) -> list[ArrayType]:

@@ -46,7 +46,7 @@ class MotionKernel(NamedTuple):
     step if `has_after`; `buffers`: operands and results in the order of the call; `arrays`: what those that belong to
     no program are in `motion.h`, with `pull.` in front for the program that pulls back, and empty for the cotangent of
     a parameter; `tableau`: `a, b, c, e` and the polynomials of the dense output, side by side; `norm (n,)`: the
-    weights of the squared errors; `settings`: by their names in `motion.h`.
+    weights of the squared errors; `moving`: how many components of the state move within a step; `settings`: by their names in `motion.h`.
     """
 
     name: str
@@ -58,6 +58,7 @@ class MotionKernel(NamedTuple):
     stages: int
     degree: int
     norm: np.ndarray
+    moving: int
     settings: dict[str, int]
     dtype: DTypeLike
 
@@ -86,7 +87,7 @@ class MotionKernel(NamedTuple):
         slots = [text.carried for text in texts]
         defined = {
             "BLOCK": BLOCK, "T": number, "INTEGER": integer, "M(g)": f"g{suffix}", "LANES": 1, "NAME": "lanes",
-            "STATES(m)": self.norm.size, "STAGES(m)": self.stages, "SLOTS(m)": slots[0],
+            "STATES(m)": self.norm.size, "MOVING(m)": self.moving, "STAGES(m)": self.stages, "SLOTS(m)": slots[0],
             "SLOTS_BESIDE(m)": slots[1] if self.name == "cotangents" else 0,
             "SLOTS_AFTER(m)": slots[-1] if self.has_after else 0, "SLOTS_GUARD(m)": 0, "SLOTS_EVENT(m)": 0, "EVENTS(m)": 0, "LONGEST_STRIDE(steps)": self._longest_stride(),
             "PARAMETERS(m)": sum(part.parameters for part in self.parts),
@@ -141,7 +142,7 @@ class MotionKernel(NamedTuple):
         """The statements that set up a motion; `first`: the place of the first operand that is no program's."""
         s = self.stages
         starts = {"a": 0, "b": s * s, "c": s * (s + 1), "e": s * (s + 2), "dense": s * (s + 3)}
-        lines = [f"m->call.inputs = (void **)b.at, m->call.batch = batch, m->n = {self.norm.size}, m->norm = in_norm;"]
+        lines = [f"m->call.inputs = (void **)b.at, m->call.batch = batch, m->n = {self.norm.size}, m->moving = {self.moving}, m->norm = in_norm;"]
         lines += [f"m->method.stages = {s}, m->method.degree = {self.degree};"]
         lines += [f"m->method.{name} = tableau + {start};" for name, start in starts.items()]
         lines += [f"m->{name} = {value};" for name, value in self.settings.items()]
