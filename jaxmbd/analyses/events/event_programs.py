@@ -132,13 +132,13 @@ class EventPrograms(EventRules):
         """The heights of the events, and their rates."""
         distance, rate = self.distances_and_rates(*self.at_memory(memory), t, y)
         touching = memory.touching != 0
-        # Earlier, the sign of a quantity on its value is undetermined.
-        after = t > memory.since + jnp.where(touching, 5 * self.gap, 0.0)
-        since = jnp.where(touching & after, t - memory.since, 1.0)
-        heights = memory.side * distance / since
-        rates = memory.side * rate / since - jnp.where(touching, heights / since, 0.0)
-        watched, far = (memory.enabled != 0) & after, jnp.where(memory.enabled != 0, 1.0, jnp.inf)
-        return jnp.concatenate([jnp.where(watched, heights, far), jnp.where(watched, rates, 0.0)])
+        # A distance over the time since the start is next to that, where rounding hides it, the rate of the distance.
+        divides = touching & (t > memory.since + 5 * self.gap)
+        since = jnp.where(divides, t - memory.since, 1.0)
+        heights = memory.side * jnp.where(touching & ~divides, rate, distance) / since
+        rates = memory.side * rate / since - jnp.where(divides, heights / since, 0.0)
+        enabled = memory.enabled != 0
+        return jnp.concatenate([jnp.where(enabled, heights, jnp.inf), jnp.where(enabled, rates, 0.0)])
 
     def effect(self, t: Array, y: tuple[Array, Array, Array], memory: Memory) -> tuple[tuple[Array, ...], Memory, Array]:
         """The state after what is due, its memory, and the entry in the log."""

@@ -1,6 +1,6 @@
 """The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
-from collections.abc import Callable
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -114,13 +114,15 @@ def integrate(
     rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.rows)
     switches = switches_of(equations.mechanism, settings.switching)
-    solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
+    first = first_step(settings.controller, ts, settings.dt0)
     y, changes, log = (q, v, start_of(equations.mechanism, z, len(settings.quadratures))), None, None
     if settings.events:
-        run, formulation, changes, log = _with_events(solve, settings, switches, equations, formulation, y, ts, state.rank)
+        run, formulation, changes, log = _with_events(
+            settings, switches, first, equations, formulation, y, ts, state.rank
+        )
         ts = run.ts[0]
     else:
-        run = solve(equations, formulation, ts[0], ts[-1], y, ts)
+        run = _solve(settings, switches, first, equations, formulation, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
@@ -147,19 +149,23 @@ def integrate(
 
 
 def _with_events(
-    solve: Callable[..., dfx.Solution], settings: SettledIntegration, switches: SwitchingTimes | None,
-    equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any, rank: Array,
+    settings: SettledIntegration, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
+    formulation: AbstractFormulation, y: Any, ts: Any, rank: Array,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
     native = _steps_of(settings, switches, equations, formulation, y, ts)
     if not isinstance(native, choice.Hindrance):
-        first = first_step(settings.controller, ts, settings.dt0)
         run, log = run_explicit(*native, settings.controller, first, ts[0], ts[-1], ts)
         assert log is not None
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
         rules = _rules(settings, equations, formulation, ts)
         return solution_with_events(run, log, rules, jnp.asarray(ts), rank)
+    # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
+    control = settings.controller
+    if isinstance(control, dfx.PIDController) and control.dtmax is None:
+        control = dataclasses.replace(control, dtmax=(ts[-1] - ts[0]) / (len(ts) - 1))  # pyright: ignore
+    solve = partial(_solve, dataclasses.replace(settings, controller=control), switches, first)
     run, *others = run_with_events(
         solve, equations, formulation, y, ts, settings.events, settings.max_events, rank
     )

@@ -1,6 +1,5 @@
 """The choice of the solver, the step-size controller and the adjoint."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,10 +29,7 @@ def stepping(
     integration: Integration, ts: Any, length: Any
 ) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
     """The solver and the step-size controller that were asked for, or the default ones; `length`: the mechanism's unit
-    of length [m].
-
-    With events, the steps of a default controller are limited to the average interval of the times.
-    """
+    of length [m]."""
     solver = integration.solver
     if not isinstance(solver, dfx.AbstractSolver):
         solver = dfx.Dopri8() if solver is None else Radau()
@@ -41,9 +37,6 @@ def stepping(
     _check_iteration(solver, controller)
     if controller is None:
         controller = default_controller(integration, ts, length, gentle=isinstance(solver, Radau))
-        if integration.events:
-            longest = (ts[-1] - ts[0]) / (len(ts) - 1)
-            controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
     if isinstance(solver, Radau) and isinstance(controller, dfx.PIDController):
         solver = solver.within(controller.rtol)
     return solver, controller

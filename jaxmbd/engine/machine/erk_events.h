@@ -11,10 +11,10 @@
 
 /* --- in a run --------------------------------------------------------------------------------------------- */
 
-/* What a run with events works on: the slots of the programs; heights and their rates at the start and the end of a step, and
-   within it; a state within a step; and the result of an event. */
+/* What a run with events works on: the slots of the programs; heights and their rates at the start and the end of a step, at
+   those of a part of it, and within that; a state within a step; and the result of an event. */
 typedef struct {
-  V *guard, *event, *begin, *end, *inside, *state, *result;
+  V *guard, *event, *begin, *end, *left, *right, *inside, *state, *result;
 } JOIN(Watch, NAME);
 
 /* The lowest of the heights in a lane, and in `which` the event that has it. */
@@ -48,13 +48,11 @@ static inline T JOIN(cubic, NAME)(const T h0, const T r0, const T h1, const T r1
   return h0 + x * (r0 + x * (3 * rise - 2 * r0 - r1 + x * (r0 + r1 - 2 * rise)));
 }
 
-/* The place of its minimum; returns 0 if there is none, or if it is higher than half the lower end: not worth a look. */
-static int JOIN(dips, NAME)(const T h0, const T r0, const T h1, const T r1, T *place) {
-  if (!(r0 < 0 && r1 > 0 && h0 > 0 && h1 > 0)) return 0;
-  const T rise = h1 - h0, c = 3 * rise - 2 * r0 - r1, root = c * c - 3 * (r0 + r1 - 2 * rise) * r0;
-  if (!(root >= 0)) return 0;
-  const T x = *place = -r0 / (c + M(sqrt)(root));
-  return x > 0 && x < 1 && JOIN(cubic, NAME)(h0, r0, h1, r1, x) < (T)0.5 * (h0 < h1 ? h0 : h1);
+/* Its least value in the interval. */
+static T JOIN(least_of_cubic, NAME)(const T h0, const T r0, const T h1, const T r1) {
+  const T least = h0 < h1 ? h0 : h1, rise = h1 - h0, c = 3 * rise - 2 * r0 - r1, root = c * c - 3 * (r0 + r1 - 2 * rise) * r0;
+  if (!(r0 < 0 && r1 > 0 && root >= 0)) return least;
+  return JOIN(cubic, NAME)(h0, r0, h1, r1, -r0 / (c + M(sqrt)(root)));
 }
 
 /* A root of it, if it is positive at 0 and negative at 1. */
@@ -68,74 +66,110 @@ static T JOIN(root_of_cubic, NAME)(const T h0, const T r0, const T h1, const T r
   return (T)0.5 * (low + high);
 }
 
+/* A part of a step in a lane in which the first root is looked for, `from` one part of the way `to` another. */
+typedef struct {
+  T from, to;
+  int looking, found;
+  int64_t which;
+} JOIN(Interval, NAME);
+
+/* True if no height has a root in an interval, as far as the heights at both ends and in the middle tell: the cubic polynomials
+   through the ends stay above zero by more than they are off in the middle. */
+static int JOIN(is_clear, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, const T length) {
+  const int64_t events = EVENTS(m);
+  for (int64_t j = 0; j < events; j++) {
+    const T h0 = LANE_OF(w->left[j], l), h1 = LANE_OF(w->right[j], l), middle = LANE_OF(w->inside[j], l);
+    const T r0 = length * LANE_OF(w->left[events + j], l), r1 = length * LANE_OF(w->right[events + j], l);
+    if (isinf(h1) && h1 > 0) continue; /* an event that is disabled */
+    const T off = M(fabs)(middle - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5));
+    if (!(middle > 0 && JOIN(least_of_cubic, NAME)(h0, r0, h1, r1) > 2 * off)) return 0;
+  }
+  return 1;
+}
+
+/* Halves the intervals of the lanes that are looking, until the first root is in a part of the step where the cubic polynomial
+   says where, or there is none. A quantity that crosses its value and returns within a step is found so, too. */
+static void JOIN(bracket, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOIN(Interval, NAME) *at, const int64_t *instances,
+                                const V *y, const V *f, const V begin, const V h) {
+  const int64_t numbers = 2 * EVENTS(m);
+  memcpy(w->left, w->begin, (size_t)numbers * sizeof(V)), memcpy(w->right, w->end, (size_t)numbers * sizeof(V));
+  for (;;) {
+    V middle = {0};
+    int some = 0;
+    EACH_LANE some |= at[l].looking, LANE_OF(middle, l) = (T)0.5 * (at[l].from + at[l].to);
+    if (!some) return;
+    JOIN(heights_inside, NAME)(m, w, instances, y, f, begin, h, middle);
+    EACH_LANE {
+      JOIN(Interval, NAME) *i = &at[l];
+      int64_t none = 0;
+      if (!i->looking) continue;
+      const T way = i->to - i->from;
+      const int ends_below = JOIN(lowest, NAME)(m, w->right, l, &i->which) < 0, finest = way * FINEST <= 1;
+      const int below = JOIN(lowest, NAME)(m, w->inside, l, &none) < 0;
+      if (ends_below && !below && (way * 4 <= 1 || finest)) {
+        i->looking = 0, i->found = 1;
+      } else if (below || (!finest && (ends_below || !JOIN(is_clear, NAME)(m, w, l, way * LANE_OF(h, l))))) {
+        if (below && finest) i->looking = 0, i->found = 1, i->which = none; /* the other half is as near */
+        for (int64_t k = 0; k < numbers; k++) {
+          if (!below && ends_below) LANE_OF(w->left[k], l) = LANE_OF(w->inside[k], l);
+          else LANE_OF(w->right[k], l) = LANE_OF(w->inside[k], l);
+        }
+        if (!below && ends_below) i->from = LANE_OF(middle, l);
+        else i->to = LANE_OF(middle, l);
+      } else if (i->to < 1) {
+        for (int64_t k = 0; k < numbers; k++) LANE_OF(w->left[k], l) = LANE_OF(w->right[k], l), LANE_OF(w->right[k], l) = LANE_OF(w->end[k], l);
+        i->from = i->to, i->to = 1;
+      } else {
+        i->looking = 0;
+      }
+    }
+  }
+}
+
 /* Looks in the lanes that are `wanted` for the first time within a step at which a height is zero; where there is one, the
    lane does not keep the step, but is to take it again to that time. */
 static void JOIN(look_for_events, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOIN(Lane, NAME) *lanes,
                                         const int64_t *instances, const int *wanted, const V *y, const V *f, const V begin,
                                         const V h) {
   const int64_t events = EVENTS(m);
-  const T near = sizeof(T) == 8 ? 1e-9 : 1e-5; /* the step that is taken again comes nearer */
-  int found[LANES], any = 0;
-  int64_t which[LANES];
-  T low[LANES], high[LANES], at[LANES];
-  V theta = {0};
+  const T near = sizeof(T) == 8 ? 1e-9 : 1e-5; /* of the step; that which is taken again comes nearer */
+  JOIN(Interval, NAME) at[LANES];
+  T theta[LANES];
+  int any = 0, left[LANES];
+  EACH_LANE at[l] = (JOIN(Interval, NAME)){0, 1, wanted[l], 0, 0};
+  JOIN(bracket, NAME)(m, w, at, instances, y, f, begin, h);
   EACH_LANE {
-    low[l] = 0, high[l] = 1, which[l] = 0;
-    any |= found[l] = wanted[l] && JOIN(lowest, NAME)(m, w->end, l, &which[l]) < 0;
-    if (!found[l]) continue;
-    const int64_t j = which[l];
-    const T step = LANE_OF(h, l), rates[2] = {LANE_OF(w->begin[events + j], l), LANE_OF(w->end[events + j], l)};
-    at[l] = JOIN(root_of_cubic, NAME)(LANE_OF(w->begin[j], l), step * rates[0], LANE_OF(w->end[j], l), step * rates[1]);
-  }
-  for (int64_t j = 0; j < events; j++) { /* quantities that cross their value and return within the step */
-    T from[LANES], to[LANES], ends[LANES][4];
-    EACH_LANE {
-      from[l] = 0, to[l] = 1;
-      ends[l][0] = LANE_OF(w->begin[j], l), ends[l][1] = LANE_OF(w->begin[events + j], l);
-      ends[l][2] = LANE_OF(w->end[j], l), ends[l][3] = LANE_OF(w->end[events + j], l);
-    }
-    for (int tries = 0; tries < 8; tries++) {
-      int looking[LANES], some = 0;
-      EACH_LANE {
-        const T way = to[l] - from[l], step = way * LANE_OF(h, l);
-        T place = 0;
-        looking[l] = wanted[l] && !(found[l] && high[l] < 1) &&
-                     JOIN(dips, NAME)(ends[l][0], step * ends[l][1], ends[l][2], step * ends[l][3], &place);
-        some |= looking[l], LANE_OF(theta, l) = looking[l] ? from[l] + place * way : 0;
-      }
-      if (!some) break;
-      JOIN(heights_inside, NAME)(m, w, instances, y, f, begin, h, theta);
-      EACH_LANE {
-        if (!looking[l]) continue;
-        const T height = LANE_OF(w->inside[j], l), rate = LANE_OF(w->inside[events + j], l);
-        if (height < 0) any = found[l] = 1, high[l] = LANE_OF(theta, l), at[l] = (T)0.5 * high[l], which[l] = j;
-        else if (rate < 0) from[l] = LANE_OF(theta, l), ends[l][0] = height, ends[l][1] = rate;
-        else to[l] = LANE_OF(theta, l), ends[l][2] = height, ends[l][3] = rate;
-      }
-    }
+    any |= left[l] = at[l].found, theta[l] = 0;
+    if (!left[l]) continue;
+    const int64_t j = at[l].which;
+    const T way = at[l].to - at[l].from, length = way * LANE_OF(h, l);
+    theta[l] = at[l].from + way * JOIN(root_of_cubic, NAME)(LANE_OF(w->left[j], l), length * LANE_OF(w->left[events + j], l),
+                                                            LANE_OF(w->right[j], l), length * LANE_OF(w->right[events + j], l));
   }
   if (!any) return;
   for (int tries = 0; tries < 60; tries++) { /* Newton's method within the interval, which is halved where that leads out */
+    V here = {0};
     int some = 0;
-    EACH_LANE some |= found[l] && !(at[l] < 0), LANE_OF(theta, l) = found[l] ? M(fabs)(at[l]) : 0;
+    EACH_LANE some |= left[l], LANE_OF(here, l) = theta[l];
     if (!some) break;
-    JOIN(heights_inside, NAME)(m, w, instances, y, f, begin, h, theta);
+    JOIN(heights_inside, NAME)(m, w, instances, y, f, begin, h, here);
     EACH_LANE {
-      if (!found[l] || at[l] < 0) continue;
-      const T here = at[l], height = JOIN(lowest, NAME)(m, w->inside, l, &which[l]);
-      const T change = -height / (LANE_OF(h, l) * LANE_OF(w->inside[events + which[l]], l));
-      if (height < 0) high[l] = here;
-      else low[l] = here;
-      const int inside = here + change > low[l] && here + change < high[l];
-      at[l] = inside ? here + change : (T)0.5 * (low[l] + high[l]);
-      if ((inside && M(fabs)(change) < near) || high[l] - low[l] < near) at[l] = -at[l]; /* found */
+      JOIN(Interval, NAME) *i = &at[l];
+      if (!left[l]) continue;
+      const T height = JOIN(lowest, NAME)(m, w->inside, l, &i->which);
+      const T change = -height / (LANE_OF(h, l) * LANE_OF(w->inside[events + i->which], l));
+      if (height < 0) i->to = theta[l];
+      else i->from = theta[l];
+      const int inside = theta[l] + change > i->from && theta[l] + change < i->to;
+      theta[l] = inside ? theta[l] + change : (T)0.5 * (i->from + i->to);
+      left[l] = !(inside && M(fabs)(change) < near) && i->to - i->from > near;
     }
   }
   EACH_LANE {
     JOIN(Lane, NAME) *a = &lanes[l];
-    if (!found[l]) continue;
-    a->aimed = which[l], a->tries = 0, a->latest = LANE_OF(begin, l) + LANE_OF(h, l);
-    a->tnext = LANE_OF(begin, l) + M(fabs)(at[l]) * LANE_OF(h, l);
+    if (!at[l].found) continue;
+    a->aimed = at[l].which, a->tries = 0, a->latest = LANE_OF(begin, l) + LANE_OF(h, l);
+    a->tnext = LANE_OF(begin, l) + theta[l] * LANE_OF(h, l);
     if (++a->counts[STEPS] >= m->max_steps) a->active = 0, a->counts[RESULT] = STEPS_USED_UP;
   }
 }

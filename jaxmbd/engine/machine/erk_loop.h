@@ -217,11 +217,12 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
   const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
   const int64_t events = EVENTS(m), guards = SLOTS_GUARD(m), acts = SLOTS_EVENT(m), all = slots + others + guards + acts;
-  WORKSPACE(memory, (1 + waits) * all + moving * s + 3 * n + (events ? 6 * events + 2 * n + m->memory.entry : 0))
+  WORKSPACE(memory, (1 + waits) * all + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0))
   ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * all)
-  ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 6 * events) ROOM(inside, events ? n : 0)
+  ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 10 * events) ROOM(inside, events ? n : 0)
   ROOM(result, events ? n + m->memory.entry : 0)
-  const JOIN(Watch, NAME) watch = {guard, event, heights, heights + 2 * events, heights + 4 * events, inside, result};
+  V *const at_end = heights + 2 * events, *const left = at_end + 2 * events, *const right = left + 2 * events;
+  const JOIN(Watch, NAME) watch = {guard, event, heights, at_end, left, right, right + 2 * events, inside, result};
   JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
   JOIN(Slots, NAME) watched = {m->guard, guard, waiting + slots + others, first};
   JOIN(Slots, NAME) acting = {m->event, event, waiting + slots + others + guards, first};
