@@ -187,7 +187,7 @@ def test_a_sweep_that_is_no_program_runs_in_xla(monkeypatch: pytest.MonkeyPatch)
         y, ts = jnp.stack([x]), jnp.array([0.0, 1.0])
         found = explicit_steps(rate, None, (table,), None, y, dfx.Heun(), np.ones(1), 2, 64)
         assert found is not None
-        return run_explicit(*found, (y,), dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts).ys[1][0][0][0]  # pyright: ignore
+        return run_explicit(*found, (y,), dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)[0].ys[1][0][0][0]  # pyright: ignore
 
     table, factors = jnp.linspace(0.5, 1.0, 9), jnp.array([1.0, 2.0])
     expected = jax.jacfwd(end)(table, 1.0)

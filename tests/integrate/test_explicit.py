@@ -305,6 +305,6 @@ def test_a_step_in_jax_ends_with_what_happens_after_it() -> None:
     )  # fmt: skip
     assert found is not None
     steps, known = found
-    (end,), _ = steps.advance(known, [y], [*jnp.array([0.0, length])])
+    (end,), _ = steps.advance(known, [y], [*jnp.array([0.0, length])], None)
     np.testing.assert_allclose(end, [np.cos(2 * length), -np.sin(2 * length), np.cos(2 * length)], atol=1e-7)
     assert end[2] == end[0]

@@ -244,7 +244,7 @@ def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
     """The end of a motion with the speed `±speed` between two walls, if there are any, in 40 equal steps of 0.1."""
 
     def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
-        return jnp.stack([given[0] * y[1], 0.0 * y[1]])
+        return given[0] * y[1:]  # of the position alone: the direction is constant within a step
 
     def turned(given: Any, static: Any, t: Any, y: Any) -> Any:
         return jnp.where(given[1] & (y[0] * y[1] > 0.35), -y[1:], y[1:])
@@ -255,7 +255,7 @@ def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
         condition=is_walled,
     )  # fmt: skip
     assert found is not None
-    run = explicit_steps.run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
+    run, _ = explicit_steps.run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
     return run.ys[1][0][0, 0]  # pyright: ignore
 
 
@@ -297,7 +297,7 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
     control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)
     found = explicit_steps.explicit_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
     assert found is not None
-    run = explicit_steps.run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
+    run, _ = explicit_steps.run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
     return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
 
 
