@@ -620,8 +620,9 @@ def run_explicit(
 
 
 def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:
-    ends = [sum(sizes[:k]) for k in range(1, len(sizes))]
-    return tuple(jnp.split(ys, ends, axis=1))
+    """The parts of states, empty where they are not saved."""
+    ends = np.cumsum(sizes).tolist()
+    return tuple(ys[:, end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 def _control(control: dfx.PIDController, order: Any, dtype: np.dtype) -> Array:
