@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.events.changes import ForceChanges, Switch, changes_of, equations_at, place_of
-from jaxmbd.analyses.events.changes import Change
+from jaxmbd.analyses.events.changes import Change, ForceChanges, Switch, changes_of, equations_at, place_of
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules
@@ -140,7 +139,9 @@ class EventPrograms(EventRules):
         enabled = memory.enabled != 0
         return jnp.concatenate([jnp.where(enabled, heights, jnp.inf), jnp.where(enabled, rates, 0.0)])
 
-    def effect(self, t: Array, y: tuple[Array, Array, Array], memory: Memory) -> tuple[tuple[Array, ...], Memory, Array]:
+    def effect(
+        self, t: Array, y: tuple[Array, Array, Array], memory: Memory
+    ) -> tuple[tuple[Array, ...], Memory, Array]:
         """The state after what is due, its memory, and the entry in the log."""
         n, numbers = len(self.events), np.arange(len(self.events))
         latches = self.latches_of(memory)
@@ -191,9 +192,7 @@ class EventPrograms(EventRules):
     def _begin(self, memory: Memory, t: Array, y: tuple[Array, ...], is_start: Array, stops: Array) -> Memory:
         """The memory at the start of a segment: how the quantities stand to their values, and what is due there."""
         equations, formulation = self.at_memory(memory)
-        standing = self.standing(
-            equations, formulation, self.latches_of(memory), memory.side, memory.just != 0, t, y
-        )
+        standing = self.standing(equations, formulation, self.latches_of(memory), memory.side, memory.just != 0, t, y)
         early = is_start & self.is_early(standing.side)
         trouble = jnp.where(jnp.any(early), float(STARTED), memory.trouble)
         halted = stops | (trouble != 0)

@@ -171,9 +171,7 @@ class SegmentedIntegration(EventRules):
 
         return height
 
-    def _next_latches(
-        self, latches: Latches, k: Array, t: Array, q: Array, hit: Array, happens: Array
-    ) -> Latches:
+    def _next_latches(self, latches: Latches, k: Array, t: Array, q: Array, hit: Array, happens: Array) -> Latches:
         """The latches with those of the segment after the event that fires, in the mask `hit`."""
         held, values = latches.held[k], latches.values[k]
         if any(self.latching):

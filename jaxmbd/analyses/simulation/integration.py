@@ -166,9 +166,7 @@ def _with_events(
     if isinstance(control, dfx.PIDController) and control.dtmax is None:
         control = dataclasses.replace(control, dtmax=(ts[-1] - ts[0]) / (len(ts) - 1))  # pyright: ignore
     solve = partial(_solve, dataclasses.replace(settings, controller=control), switches, first)
-    run, *others = run_with_events(
-        solve, equations, formulation, y, ts, settings.events, settings.max_events, rank
-    )
+    run, *others = run_with_events(solve, equations, formulation, y, ts, settings.events, settings.max_events, rank)
     return run._replace(stats=run.stats | {"hindrance": native.number}), *others
 
 
@@ -302,9 +300,7 @@ def _unpacked(given: Any, static: Any, y: Array) -> _Unpacked:
     if len(constant) > (1 if events else 0):
         equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(constant[-1]) != 0)
     rules = EventPrograms(equations, formulation, *events, room) if events else None
-    return _Unpacked(
-        equations, formulation, (q, v, z), constant, rules, rules and rules.unpacked(constant[0])
-    )
+    return _Unpacked(equations, formulation, (q, v, z), constant, rules, rules and rules.unpacked(constant[0]))
 
 
 def _solve(

@@ -73,15 +73,16 @@ typedef struct {
   int64_t which;
 } JOIN(Interval, NAME);
 
-/* True if no height has a root in an interval, as far as the heights at both ends and in the middle tell: the cubic polynomials
-   through the ends stay above zero by more than they are off in the middle. */
+/* True if no height has a root in an interval, as far as the heights and rates at both ends and in the middle tell: the cubic
+   polynomials through the ends stay above zero by more than they are off in the middle. */
 static int JOIN(is_clear, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, const T length) {
   const int64_t events = EVENTS(m);
   for (int64_t j = 0; j < events; j++) {
     const T h0 = LANE_OF(w->left[j], l), h1 = LANE_OF(w->right[j], l), middle = LANE_OF(w->inside[j], l);
     const T r0 = length * LANE_OF(w->left[events + j], l), r1 = length * LANE_OF(w->right[events + j], l);
     if (isinf(h1) && h1 > 0) continue; /* an event that is disabled */
-    const T off = M(fabs)(middle - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5));
+    const T rate = length * LANE_OF(w->inside[events + j], l) - (T)1.5 * (h1 - h0) + (T)0.25 * (r0 + r1);
+    const T off = M(fabs)(middle - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5)) + (T)0.25 * M(fabs)(rate);
     if (!(middle > 0 && JOIN(least_of_cubic, NAME)(h0, r0, h1, r1) > 2 * off)) return 0;
   }
   return 1;
@@ -106,16 +107,11 @@ static void JOIN(bracket, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOI
       const T way = i->to - i->from;
       const int ends_below = JOIN(lowest, NAME)(m, w->right, l, &i->which) < 0, finest = way * FINEST <= 1;
       const int below = JOIN(lowest, NAME)(m, w->inside, l, &none) < 0;
-      if (ends_below && !below && (way * 4 <= 1 || finest)) {
+      if (ends_below && (finest || (way * 8 <= 1 && !below))) {
         i->looking = 0, i->found = 1;
-      } else if (below || (!finest && (ends_below || !JOIN(is_clear, NAME)(m, w, l, way * LANE_OF(h, l))))) {
-        if (below && finest) i->looking = 0, i->found = 1, i->which = none; /* the other half is as near */
-        for (int64_t k = 0; k < numbers; k++) {
-          if (!below && ends_below) LANE_OF(w->left[k], l) = LANE_OF(w->inside[k], l);
-          else LANE_OF(w->right[k], l) = LANE_OF(w->inside[k], l);
-        }
-        if (!below && ends_below) i->from = LANE_OF(middle, l);
-        else i->to = LANE_OF(middle, l);
+      } else if (below || ends_below || !(finest || JOIN(is_clear, NAME)(m, w, l, way * LANE_OF(h, l)))) {
+        for (int64_t k = 0; k < numbers; k++) LANE_OF(w->right[k], l) = LANE_OF(w->inside[k], l);
+        i->to = LANE_OF(middle, l);
       } else if (i->to < 1) {
         for (int64_t k = 0; k < numbers; k++) LANE_OF(w->left[k], l) = LANE_OF(w->right[k], l), LANE_OF(w->right[k], l) = LANE_OF(w->end[k], l);
         i->from = i->to, i->to = 1;

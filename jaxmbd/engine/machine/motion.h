@@ -31,7 +31,7 @@ typedef struct {
 /* What is due: nothing; a look at the guards, at the start of a motion; event `j` where it is, for the number `j`; or event
    `j` at a root of its height, which is the end of a step, for `events + j`. */
 enum { NOTHING = -1, START = -2 };
-enum { FINEST = 256 }; /* parts of a step in which events are looked for, at most */
+enum { FINEST = 1024 }; /* parts of a step in which events are looked for, at most */
 
 /* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
    that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`

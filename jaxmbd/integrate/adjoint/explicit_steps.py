@@ -391,11 +391,11 @@ class ExplicitSteps(AbstractSteps):
     def programs(self) -> dict[str, _Sweep | None]:
         """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state at
         an index computed at run time."""
-        programs = {
-            name: f.hoisted_program(self._time_at) for name, f in self.functions.items() if name != "effect"
-        }
+        programs = {name: f.hoisted_program(self._time_at) for name, f in self.functions.items() if name != "effect"}
         return {
-            name: None if program is None or self._reads_inside(program) else _Sweep(program, self._time_at, self._state_at)
+            name: None
+            if program is None or self._reads_inside(program)
+            else _Sweep(program, self._time_at, self._state_at)
             for name, program in programs.items()
         }
 
@@ -413,9 +413,7 @@ class ExplicitSteps(AbstractSteps):
         return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def tangent_sweep(
-        self, known: tuple[int, ...], timed: bool, directions: int, name: str = "rate"
-    ) -> _Sweep | None:
+    def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int, name: str = "rate") -> _Sweep | None:
         """The program of a function and its tangents in some directions; None if that cannot be expressed, or if the
         program of several directions would be too large for straight-line code, which those of one direction become."""
         sweep = self.programs[name]

@@ -142,7 +142,9 @@ class MotionKernel(NamedTuple):
         """The statements that set up a motion; `first`: the place of the first operand that is no program's."""
         s = self.stages
         starts = {"a": 0, "b": s * s, "c": s * (s + 1), "e": s * (s + 2), "dense": s * (s + 3)}
-        lines = [f"m->call.inputs = (void **)b.at, m->call.batch = batch, m->n = {self.norm.size}, m->moving = {self.moving}, m->norm = in_norm;"]
+        lines = [
+            f"m->call.inputs = (void **)b.at, m->call.batch = batch, m->n = {self.norm.size}, m->moving = {self.moving}, m->norm = in_norm;"
+        ]
         lines += [f"m->method.stages = {s}, m->method.degree = {self.degree};"]
         lines += [f"m->method.{name} = tableau + {start};" for name, start in starts.items()]
         lines += [f"m->{name} = {value};" for name, value in self.settings.items()]
