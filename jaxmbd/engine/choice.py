@@ -8,7 +8,7 @@ it was.
 | the interpreter of the virtual machine | programs: arithmetic of known size | a trace and a schedule |
 | straight-line code | programs, compiled as C | seconds to compile; then 3 to 4 times as fast as the interpreter |
 | a kernel | whole motions on a GPU, a thread for each instance | NVRTC, seconds to compile |
-| diffrax's loop, by XLA | motions that are no program, or have events | seconds to compile |
+| diffrax's loop, by XLA | motions that are no program, or have switching times | seconds to compile |
 
 The decisions are functions of sizes, so that each can be read, tested and changed by itself. What they need of the
 computer (is there a C compiler, a GPU, NVRTC?) is asked by who calls them.

@@ -1,5 +1,5 @@
-"""Motions with events in the native time loop: the rules of events (`event_rules.py`) as functions of one instant, of which
-the loop runs programs (`erk_events.h`).
+"""Motions with events in the native time loop: the rules of events (`event_rules.py`) as functions of one instant, of
+which the loop runs programs (`erk_events.h`).
 
 What events remember between steps, the memory, is part of the state: it is constant within a step, and an event changes
 it. A force that is switched, or a coordinate that is latched, is the same program with other numbers.
@@ -22,7 +22,7 @@ from jaxmbd.analyses.events.segmented_integration import SegmentedRun
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated
-from jaxmbd.integrate.adjoint.explicit_steps import EventMemory
+from jaxmbd.integrate.adjoint.event_functions import EventMemory
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 
@@ -34,8 +34,8 @@ class Memory(NamedTuple):
     """What events remember, in numbers: of `n` events, `k` latches, `s` switched forces.
 
     `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
-    `happened`, how many crossings there were; `halted`, 1 if an event has ended the motion; `trouble` and `culprit`, as in
-    the log; `since`, when the segment began; `side`, `touching`, `enabled` and `just` `(n,)`; `held` and `values`
+    `happened`, how many crossings there were; `halted`, 1 if an event has ended the motion; `trouble` and `culprit`, as
+    in the log; `since`, when the segment began; `side`, `touching`, `enabled` and `just` `(n,)`; `held` and `values`
     `(k,)`, of latches; `factors (s,)` and `numbers`, of changed forces.
     """
 
@@ -62,22 +62,20 @@ class Memory(NamedTuple):
         return self.held, self.values, self.factors, self.numbers
 
 
-class EventPrograms(EventRules):
+class EventPrograms:
     """The rules of events as functions of the state with its memory, as an array. `room`: for how many events."""
 
     def __init__(
         self, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], gap: Scalar, room: int
     ) -> None:
-        super().__init__(equations, formulation, events, gap)
+        self.rules = EventRules(equations, formulation, events, gap)
         self.room, self.mechanism = room, equations.mechanism
-        self.changes = changes_of(equations.mechanism, events, 1, self.near.dtype)
+        self.changes = changes_of(equations.mechanism, events, 1, self.rules.near.dtype)
         self.start = self._start()
-        sizes = [int(np.size(x)) for x in self.start]
-        self._ends = np.cumsum(sizes)[:-1].tolist()
-        self.size = sum(sizes)
+        self._ends = np.cumsum([np.size(x) for x in self.start])[:-1].tolist()
 
     def _start(self) -> Memory:
-        n, k, dtype = len(self.events), len(self.along), self.near.dtype
+        n, k, dtype = len(self.rules.events), len(self.rules.along), self.rules.near.dtype
         zero, none = jnp.zeros((), dtype), jnp.zeros(n, dtype)
         factors, numbers = (jnp.zeros(0, dtype), []) if self.changes is None else self.changes.values
         flat = [jnp.zeros(0, dtype), *(jnp.ravel(x).astype(dtype) for x in numbers)]
@@ -88,7 +86,7 @@ class EventPrograms(EventRules):
 
     def packed(self, memory: Memory) -> Array:
         """A memory as one array."""
-        return jnp.concatenate([jnp.ravel(jnp.asarray(x, self.near.dtype)) for x in memory])
+        return jnp.concatenate([jnp.ravel(jnp.asarray(x, self.rules.near.dtype)) for x in memory])
 
     def unpacked(self, memory: Array) -> Memory:
         """The memory from an array, or several of them from a matrix."""
@@ -98,16 +96,17 @@ class EventPrograms(EventRules):
     def layout(self, first: int, motion: int) -> EventMemory:
         """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
         place = {name: first + k for k, name in enumerate(Memory._fields[:5])}
-        entry = 2 + motion + len(self.along) + self.equations.m + sum(np.size(x) for x in self.start.of_segment)
+        impulses = len(self.rules.along) + self.rules.equations.m
+        entry = 2 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         return EventMemory(
-            len(self.events), self.room, entry, place["time"], place["due"], place["logged"], place["halted"]
+            len(self.rules.events), self.room, entry, place["time"], place["due"], place["logged"], place["halted"]
         )
 
     # --- the equations of a segment -----------------------------------------------------------------------
 
     def latches_of(self, memory: Memory) -> Latches:
         """The latches as they are now."""
-        return Latches(self.along, jnp.full(1, -jnp.inf), memory.held[None] != 0, memory.values[None])
+        return Latches(self.rules.along, jnp.full(1, -jnp.inf), memory.held[None] != 0, memory.values[None])
 
     def changes_by(self, starts: Array, factors: Array, numbers: Array) -> ForceChanges | None:
         """The changes of forces in segments that begin at `starts`, from rows of numbers."""
@@ -123,16 +122,17 @@ class EventPrograms(EventRules):
         """The equations and the formulation as they are now."""
         always = jnp.full(1, -jnp.inf)
         changes = self.changes_by(always, memory.factors[None], memory.numbers[None])
-        return equations_at(self.equations, changes, memory.time), self.formulation_with(self.latches_of(memory))
+        formulation = self.rules.formulation_with(self.latches_of(memory))
+        return equations_at(self.rules.equations, changes, memory.time), formulation
 
     # --- programs ---------------------------------------------------------------------------------------------
 
     def guard(self, t: Array, y: tuple[Array, Array, Array], memory: Memory) -> Array:
         """The heights of the events, and their rates."""
-        distance, rate = self.distances_and_rates(*self.at_memory(memory), t, y)
+        distance, rate = self.rules.distances_and_rates(*self.at_memory(memory), t, y)
         touching = memory.touching != 0
         # A distance over the time since the start is next to that, where rounding hides it, the rate of the distance.
-        divides = touching & (t > memory.since + 5 * self.gap)
+        divides = touching & (t > memory.since + 5 * self.rules.gap)
         since = jnp.where(divides, t - memory.since, 1.0)
         heights = memory.side * jnp.where(touching & ~divides, rate, distance) / since
         rates = memory.side * rate / since - jnp.where(divides, heights / since, 0.0)
@@ -143,24 +143,24 @@ class EventPrograms(EventRules):
         self, t: Array, y: tuple[Array, Array, Array], memory: Memory
     ) -> tuple[tuple[Array, ...], Memory, Array]:
         """The state after what is due, its memory, and the entry in the log."""
-        n, numbers = len(self.events), np.arange(len(self.events))
+        n, numbers = len(self.rules.events), np.arange(len(self.rules.events))
         latches = self.latches_of(memory)
         hit = (memory.due == numbers) | (memory.due == numbers + n)
-        happens, fires = jnp.any(hit), jnp.any(hit & self.may_fire(memory.side))
+        happens, fires = jnp.any(hit), jnp.any(hit & self.rules.may_fire(memory.side))
         q, v, z = y
-        at = self.equations.at(t, q)
+        at = self.rules.equations.at(t, q)
         before = consistent_speeds(at, v, MassWeightedCorrection())
-        jump, blocked = self.impact(at, latches, before, hit & fires)
+        jump, blocked = self.rules.impact(at, latches, before, hit & fires)
         full = memory.happened >= self.room
         trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
         trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
-        stops = jnp.any(hit & fires & self.flags("stops"))
+        stops = jnp.any(hit & fires & self.rules.flags("stops"))
         after = q, jnp.where(fires, jump.v, v), z
         new = memory._replace(
             time=t, logged=memory.logged + fires, happened=memory.happened + happens, trouble=trouble,
             culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),
             since=jax.lax.stop_gradient(t), just=jnp.where(happens, hit * 1.0, memory.just),
-            side=self.next_sides(memory.side, hit, fires),
+            side=self.rules.next_sides(memory.side, hit, fires),
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
@@ -171,14 +171,13 @@ class EventPrograms(EventRules):
     def _with_segment(self, memory: Memory, t: Array, q: Array, fired: Array) -> Memory:
         """The memory with what the event that has fired, in the mask, changes in the equations."""
         held, values, factors, numbers = memory.of_segment
-        if any(self.latching):
-            closing = self.closes(fired)
-            values = jnp.where(closing, positions(self.equations, self.along, t, q), values)
-            held = jnp.where(closing, 1.0, jnp.where(self.opens(fired), 0.0, held))
+        if any(self.rules.latching):
+            closing = self.rules.closes(fired)
+            values = jnp.where(closing, positions(self.rules.equations, self.rules.along, t, q), values)
+            held = jnp.where(closing, 1.0, jnp.where(self.rules.opens(fired), 0.0, held))
         if self.changes is not None:
-            first = 0
             sizes = [int(np.size(x)) for x in self.changes.values[1]]
-            for j, event in enumerate(self.events):
+            for j, event in enumerate(self.rules.events):
                 if isinstance(event.then, Switch):
                     mine = np.asarray([name == event.then.force for name in self.changes.names])
                     factors = jnp.where(fired[j] & mine, float(event.then.on), factors)
@@ -192,12 +191,14 @@ class EventPrograms(EventRules):
     def _begin(self, memory: Memory, t: Array, y: tuple[Array, ...], is_start: Array, stops: Array) -> Memory:
         """The memory at the start of a segment: how the quantities stand to their values, and what is due there."""
         equations, formulation = self.at_memory(memory)
-        standing = self.standing(equations, formulation, self.latches_of(memory), memory.side, memory.just != 0, t, y)
-        early = is_start & self.is_early(standing.side)
+        standing = self.rules.standing(
+            equations, formulation, self.latches_of(memory), memory.side, memory.just != 0, t, y
+        )
+        early = is_start & self.rules.is_early(standing.side)
         trouble = jnp.where(jnp.any(early), float(STARTED), memory.trouble)
         halted = stops | (trouble != 0)
         due, culprit = jnp.asarray(_NOTHING, t.dtype), memory.culprit
-        for j in reversed(range(len(self.events))):  # the first one in their order
+        for j in reversed(range(len(self.rules.events))):  # the first one in their order
             due = jnp.where(standing.crossing[j], float(j), due)
             culprit = jnp.where(early[j], float(j), culprit)
         return memory._replace(
@@ -207,20 +208,19 @@ class EventPrograms(EventRules):
 
 
 def solution_with_events(
-    run: dfx.Solution, log: Array, rules: EventPrograms, ts: Array, rank: Array
+    run: dfx.Solution, log: Array, programs: EventPrograms, ts: Array, rank: Array
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
     """The results of a run in the native loop, as those of an integration in segments are. `log (room, entry)`: the
     entries of its events; `rank`, of the constraint rows at assembly."""
-    (ys, end), mechanism, room = run.ys, rules.mechanism, rules.room  # pyright: ignore
-    memory = rules.unpacked(end[3][0])
-    t1, halted = memory.time, memory.halted != 0
-    over = (ts >= t1) & (halted | (run.result == dfx.RESULTS.successful))
+    (ys, end), mechanism, room = run.ys, programs.mechanism, programs.room  # pyright: ignore
+    memory, rules = programs.unpacked(end[3][0]), programs.rules
+    t1 = memory.time
+    over = (ts >= t1) & ((memory.halted != 0) | (run.result == dfx.RESULTS.successful))
     saved = jax.tree.map(lambda x, last: jnp.where(over[:, None], last, x), tuple(ys[:3]), tuple(end[:3]))
-    count = memory.logged.astype(int)
-    count = jnp.minimum(count, room)
+    count = jnp.minimum(memory.logged.astype(int), room)
     there = jnp.arange(room) < count
-    k, m, sizes = len(rules.along), rules.equations.m, [int(np.size(x)) for x in rules.start.of_segment]
-    widths = [1, 1, mechanism.nq, len(mechanism.layout.z.sizes), mechanism.nv, mechanism.nv, k, m, *sizes]
+    own, of_segment = len(mechanism.layout.z.sizes), [int(np.size(x)) for x in programs.start.of_segment]
+    widths = [1, 1, mechanism.nq, own, mechanism.nv, mechanism.nv, len(rules.along), rules.equations.m, *of_segment]
     which, t, q, z, before, after, impulses, lam, *of_segment = jnp.split(log, np.cumsum(widths)[:-1].tolist(), axis=1)
     at_end = end[0], split_integrated(mechanism, end[2])[0], end[1], end[1]
     q, z, before, after = (jnp.where(there[:, None], x, y) for x, y in zip((q, z, before, after), at_end, strict=True))
@@ -228,7 +228,7 @@ def solution_with_events(
     starts = jnp.where(there, jax.lax.stop_gradient(times) - rules.gap, jnp.inf)
     starts = jnp.concatenate([jnp.full(1, -jnp.inf, ts.dtype), starts])
     held, values, factors, numbers = (
-        jnp.concatenate([first[None], x]) for first, x in zip(rules.start.of_segment, of_segment, strict=True)
+        jnp.concatenate([first[None], x]) for first, x in zip(programs.start.of_segment, of_segment, strict=True)
     )
     names = tuple(event.name for event in rules.events)
     along = {event.name: event.then.along(event.quantity) for event in rules.events}
@@ -238,7 +238,8 @@ def solution_with_events(
         memory.trouble.astype(int), memory.culprit.astype(int),
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
-    stats["num_accepted_steps"] -= memory.happened.astype(int) + 1  # the start and the events are entries, too
+    begun = memory.due != _START
+    stats["num_accepted_steps"] -= memory.happened.astype(int) + begun  # the start and the events are entries, too
     latches = Latches(rules.along, starts, held != 0, values)
     final = SegmentedRun((jnp.minimum(ts, t1), t1[None]), (saved, tuple(end[:3])), stats, run.result)
-    return final, rules.formulation_with(latches), rules.changes_by(starts, factors, numbers), events
+    return final, rules.formulation_with(latches), programs.changes_by(starts, factors, numbers), events

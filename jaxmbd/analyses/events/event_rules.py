@@ -1,10 +1,10 @@
-"""The rules of events: when one happens, and what it does, at one instant. Whoever integrates a motion applies them: the
-native time loop (`event_programs.py`) or diffrax, in segments (`segmented_integration.py`).
+"""The rules of events: when one happens, and what it does, at one instant. Whoever integrates a motion applies them:
+the native time loop (`event_programs.py`) or diffrax, in segments (`segmented_integration.py`).
 
-An event has the *height* `side · (quantity − value)`, where `side` is the sign of `quantity − value` before the event: a
-crossing is a zero of it. If a quantity is on its value where a segment between two events starts, the height is divided
-by the time since the start: the quotient has no zero there, and next to it the sign of the rate, so that a rebound
-shorter than a step is detected.
+An event has the *height* `side · (quantity − value)`, where `side` is the sign of `quantity − value` before the event:
+a crossing is a zero of it. If a quantity is on its value where a segment between two events starts, the height is
+divided by the time since the start: the quotient has no zero there, and next to it the sign of the rate, so that a
+rebound shorter than a step is detected.
 """
 
 from typing import Any, NamedTuple
@@ -40,8 +40,8 @@ _NEAR = 2.0**10
 class Standing(NamedTuple):
     """How the quantities of events stand to their values where a segment starts.
 
-    `side`: the sign of each quantity minus its value; `enabled`: true if its event can happen; `touching`: true if it is
-    on its value; `crossing`: true if it crosses its value there, with a rate through it or by a jump.
+    `side`: the sign of each quantity minus its value; `enabled`: true if its event can happen; `touching`: true if it
+    is on its value; `crossing`: true if it crosses its value there, with a rate through it or by a jump.
     """
 
     side: Array
@@ -123,8 +123,8 @@ class EventRules:
         self, equations: Equations, formulation: AbstractFormulation, latches: Latches, side: Array, just: Array,
         t: Array, y: Any,
     ) -> Standing:  # fmt: skip
-        """How the quantities stand to their values at the start of a segment. `side`: the signs before it, 0 at the start
-        of the motion; `just`: the mask of the event there."""
+        """How the quantities stand to their values at the start of a segment. `side`: the signs before it, 0 at the
+        start of the motion; `just`: the mask of the event there."""
         distance, rate = jax.lax.stop_gradient(self.distances_and_rates(equations, formulation, t, y))
         enabled = ~self._is_latched(latches, t)
         touching = jnp.abs(distance) <= self.near * jnp.where(just, _NEAR, 1.0)

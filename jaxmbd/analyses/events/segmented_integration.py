@@ -105,25 +105,26 @@ class Bisection(optx.AbstractRootFinder):
         return y, aux, {}
 
 
-class SegmentedIntegration(EventRules):
-    """The rules of events for a motion that is integrated in segments. `solve` integrates one of them; `ts`, the times at
-    which the motion is saved."""
+class SegmentedIntegration:
+    """A motion that is integrated in segments between events. `solve` integrates one of them; `ts`, the times at which
+    the motion is saved."""
 
     def __init__(
         self, solve: Solve, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], ts: Array
     ) -> None:
-        super().__init__(equations, formulation, events, jnp.asarray(smallest_gap(ts[0], ts[-1])))
+        self.rules = EventRules(equations, formulation, events, jnp.asarray(smallest_gap(ts[0], ts[-1])))
         self.solve, self.ts = solve, ts
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
-        equations = equations_at(self.equations, carry.changes, carry.t)
-        formulation, numbers = self.formulation_with(carry.latches), jnp.arange(len(self.events))
-        start = self.standing(
+        rules = self.rules
+        equations = equations_at(rules.equations, carry.changes, carry.t)
+        formulation, numbers = rules.formulation_with(carry.latches), jnp.arange(len(rules.events))
+        start = rules.standing(
             equations, formulation, carry.latches, carry.side, numbers == carry.just, carry.t, carry.y
         )
         crossing = start.crossing & ~carry.done
-        early = (k == 0) & self.is_early(start.side)
+        early = (k == 0) & rules.is_early(start.side)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
         done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
         height = self._height(equations, start, carry.t)
@@ -135,11 +136,11 @@ class SegmentedIntegration(EventRules):
         crossed = run.result == dfx.RESULTS.event_occurred
         j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(height(formulation, t, y)))
         happens = ~done & (at_once | crossed)
-        fires = happens & self.may_fire(start.side)[j]
+        fires = happens & rules.may_fire(start.side)[j]
         hit = happens & (numbers == j)
-        at = self.equations.at(t, y[0])
+        at = rules.equations.at(t, y[0])
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
-        jump, blocked = self.impact(at, carry.latches, v, hit & fires)
+        jump, blocked = rules.impact(at, carry.latches, v, hit & fires)
         z = split_integrated(at.mechanism, y[2])[0]
         record = _Segment(ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats)
         last = k == carry.latches.starts.shape[0] - 1
@@ -147,13 +148,13 @@ class SegmentedIntegration(EventRules):
         after = _Carry(
             t=t,
             y=(y[0], jnp.where(fires, record.after, y[1]), y[2]),
-            side=self.next_sides(start.side, hit, fires),
+            side=rules.next_sides(start.side, hit, fires),
             just=jnp.where(happens, j, carry.just),
             latches=self._next_latches(carry.latches, k, t, y[0], hit & fires, happens),
             changes=after_event(
-                carry.changes, self.events, self.equations.mechanism, k, t - self.gap, j, happens, fires
+                carry.changes, rules.events, rules.equations.mechanism, k, t - rules.gap, j, happens, fires
             ),
-            done=done | ~happens | (trouble > 0) | jnp.any(hit & fires & self.flags("stops")),
+            done=done | ~happens | (trouble > 0) | jnp.any(hit & fires & rules.flags("stops")),
             trouble=trouble,
             culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
             result=dfx.RESULTS.where(carry.done | crossed, carry.result, run.result),
@@ -164,9 +165,9 @@ class SegmentedIntegration(EventRules):
         def height(formulation: AbstractFormulation, t: Array, y: Any) -> Array:
             t = jnp.asarray(t)
             # Earlier, the sign of a quantity on its value is undetermined.
-            after = t > t0 + jnp.where(start.touching, 5 * self.gap, 0.0)
+            after = t > t0 + jnp.where(start.touching, 5 * self.rules.gap, 0.0)
             since = jnp.where(start.touching & after, t - t0, 1.0)
-            heights = start.side * self.distances(equations, formulation, t, *y) / since
+            heights = start.side * self.rules.distances(equations, formulation, t, *y) / since
             return jnp.where(start.enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
@@ -174,11 +175,11 @@ class SegmentedIntegration(EventRules):
     def _next_latches(self, latches: Latches, k: Array, t: Array, q: Array, hit: Array, happens: Array) -> Latches:
         """The latches with those of the segment after the event that fires, in the mask `hit`."""
         held, values = latches.held[k], latches.values[k]
-        if any(self.latching):
-            closing = self.closes(hit)
-            values = jnp.where(closing, positions(self.equations, self.along, t, q), values)
-            held = (held | closing) & ~self.opens(hit)
-        start = jnp.where(happens, jax.lax.stop_gradient(t) - self.gap, jnp.inf)
+        if any(self.rules.latching):
+            closing = self.rules.closes(hit)
+            values = jnp.where(closing, positions(self.rules.equations, self.rules.along, t, q), values)
+            held = (held | closing) & ~self.rules.opens(hit)
+        start = jnp.where(happens, jax.lax.stop_gradient(t) - self.rules.gap, jnp.inf)
         return Latches(
             latches.along,
             latches.starts.at[k + 1].set(start, mode="drop"),
@@ -199,9 +200,9 @@ def run_with_events(
     """
     ts = jnp.asarray(ts)
     line, n, segments = SegmentedIntegration(solve, equations, formulation, events, ts), len(events), room + 1
-    k = len(line.along)
+    k = len(line.rules.along)
     starts = jnp.full(segments, jnp.inf, ts.dtype).at[0].set(-jnp.inf)
-    latches = Latches(line.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
+    latches = Latches(line.rules.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
     nothing, no = jnp.zeros((), int), jnp.zeros((), bool)
     changes = changes_of(equations.mechanism, events, segments, ts.dtype)
     success = jax.tree.map(jnp.asarray, dfx.RESULTS.successful)
@@ -220,7 +221,7 @@ def run_with_events(
     log = _event_log(equations, events, records, end, room, rank)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
-    return run, line.formulation_with(end.latches), end.changes, log
+    return run, line.rules.formulation_with(end.latches), end.changes, log
 
 
 def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:

@@ -35,9 +35,9 @@ from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_i
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
+from jaxmbd.integrate.adjoint.event_functions import EventFunctions
 from jaxmbd.integrate.adjoint.explicit_steps import (
     Engine,
-    EventFunctions,
     ExplicitSteps,
     explicit_steps,
     run_explicit,
@@ -159,18 +159,19 @@ def _with_events(
         assert log is not None
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
-        rules = _rules(settings, equations, formulation, ts)
-        return solution_with_events(run, log, rules, jnp.asarray(ts), rank)
+        programs = _event_programs(settings, equations, formulation, ts)
+        return solution_with_events(run, log, programs, jnp.asarray(ts), rank)
     # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
     control = settings.controller
     if isinstance(control, dfx.PIDController) and control.dtmax is None:
         control = dataclasses.replace(control, dtmax=(ts[-1] - ts[0]) / (len(ts) - 1))  # pyright: ignore
     solve = partial(_solve, dataclasses.replace(settings, controller=control), switches, first)
-    run, *others = run_with_events(solve, equations, formulation, y, ts, settings.events, settings.max_events, rank)
-    return run._replace(stats=run.stats | {"hindrance": native.number}), *others
+    events = settings.events, settings.max_events
+    run, formulation, changes, log = run_with_events(solve, equations, formulation, y, ts, *events, rank)
+    return run._replace(stats=run.stats | {"hindrance": native.number}), formulation, changes, log
 
 
-def _rules(
+def _event_programs(
     settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, ts: Any
 ) -> EventPrograms:
     gap = jnp.asarray(smallest_gap(ts[0], ts[-1]))
@@ -205,11 +206,11 @@ def _explicit_steps(
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     rows, given, events, motion = equations.independent_rows, (equations, formulation), None, sum(map(len, y))
     if settings.events:
-        rules = _rules(settings, equations, formulation, ts)
+        programs = _event_programs(settings, equations, formulation, ts)
         size = motion + equations.mechanism.nv - len(settings.quadratures)  # of (q, v, v, z)
-        events = EventFunctions(_heights, _effect, rules.layout(motion, size))
-        y = *y, rules.packed(rules.start._replace(time=jnp.asarray(ts[0])))
-        given = *given, settings.events, rules.gap
+        events = EventFunctions(_heights, _effect, programs.layout(motion, size))
+        y = *y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))
+        given = *given, settings.events, programs.rules.gap
     y = y if rows is None else (*y, rows.astype(y[0].dtype))
     norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
@@ -257,8 +258,8 @@ def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
     rows, which are constant within a step."""
     at = _unpacked(given, static, y)
     equations, formulation = at.equations, at.formulation
-    if at.rules is not None:
-        equations, formulation = at.rules.at_memory(at.memory)
+    if at.programs is not None:
+        equations, formulation = at.programs.at_memory(at.memory)
     return jnp.concatenate(_rates(equations, formulation, static[0], t, *at.motion))
 
 
@@ -271,16 +272,16 @@ def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:
 def _heights(given: Any, static: Any, t: Array, y: Array) -> Array:
     """The heights of the events and their rates."""
     at = _unpacked(given, static, y)
-    assert at.rules is not None
-    return at.rules.guard(t, at.motion, at.memory)
+    assert at.programs is not None
+    return at.programs.guard(t, at.motion, at.memory)
 
 
 def _effect(given: Any, static: Any, t: Array, y: Array) -> Array:
     """The state after the event that is due, and its entry in the log."""
     at = _unpacked(given, static, y)
-    assert at.rules is not None
-    motion, memory, entry = at.rules.effect(t, at.motion, at.memory)
-    return jnp.concatenate([*motion, at.rules.packed(memory), *at.constant[1:], entry])
+    assert at.programs is not None
+    motion, memory, entry = at.programs.effect(t, at.motion, at.memory)
+    return jnp.concatenate([*motion, at.programs.packed(memory), *at.constant[1:], entry])
 
 
 class _Unpacked(NamedTuple):
@@ -290,7 +291,7 @@ class _Unpacked(NamedTuple):
     formulation: AbstractFormulation
     motion: tuple[Array, Array, Array]
     constant: list[Array]
-    rules: EventPrograms | None
+    programs: EventPrograms | None
     memory: Any
 
 
@@ -299,8 +300,10 @@ def _unpacked(given: Any, static: Any, y: Array) -> _Unpacked:
     q, v, z, *constant = jnp.split(y, ends)
     if len(constant) > (1 if events else 0):
         equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(constant[-1]) != 0)
-    rules = EventPrograms(equations, formulation, *events, room) if events else None
-    return _Unpacked(equations, formulation, (q, v, z), constant, rules, rules and rules.unpacked(constant[0]))
+    if not events:
+        return _Unpacked(equations, formulation, (q, v, z), constant, None, None)
+    programs = EventPrograms(equations, formulation, events[0], events[1], room)
+    return _Unpacked(equations, formulation, (q, v, z), constant, programs, programs.unpacked(constant[0]))
 
 
 def _solve(

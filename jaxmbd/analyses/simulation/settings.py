@@ -68,8 +68,9 @@ class Integration(eqx.Module):
       if only forward derivatives are needed (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
       docs/derivatives.md;
     - `events`: `Event`s that stop the motion, apply an impact or a latch, or are only logged, in `solution.events`; at
-      most `max_events` crossings, including those in a direction that an event ignores. Steps are then no longer than
-      the average interval of `ts`: a quantity that crosses a value and returns within one step may be missed;
+      most `max_events` crossings, including those in a direction that an event ignores. A quantity that crosses a value
+      and returns within one step is found, except where diffrax integrates the motion (`solution.engine_reason`): its
+      steps are then no longer than the average interval of `ts`;
     - `switching_times`: times `[s]` at which user functions jump or have a kink; steps end there, and derivatives with
       respect to these times are exact. Those of a `Piecewise` or `Table` in forces, drivers and joints are added
       automatically;

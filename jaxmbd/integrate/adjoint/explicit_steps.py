@@ -7,28 +7,28 @@ over that chain.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import Types as ShapesAndTypes
-from jaxmbd.engine.binding.jax_binding import register, run_p
+from jaxmbd.engine.binding.jax_binding import run_p
 from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
-from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
+from jaxmbd.integrate.adjoint.event_functions import EventFunctions, EventMemory, event_of, moved, root_of
 from jaxmbd.integrate.adjoint.linear_sweeps import solve
+from jaxmbd.integrate.adjoint.step_programs import DEGREE, Sweep, numbers_of, with_tangents
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
     TIME,
@@ -39,10 +39,9 @@ from jaxmbd.integrate.adjoint.steps import (
     InputParts,
     NativeCall,
     Outputs,
-    replaced,
 )
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
-from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
+from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
@@ -51,33 +50,6 @@ _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 _START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end"), ("dt0", "dt1", "dts")
 _LENGTHS = ("counts[ACCEPTED]", "counts[SAVED]")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
-_DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
-
-
-class EventMemory(NamedTuple):
-    """Where events keep what they know in the state, in the order of `Memory` in `motion.h`: the number of `events`, the
-    `room` of their log, for entries of so many numbers, `entry`; and the indices of the components that hold the `time`,
-    the event that is `due`, the number of those `logged`, and 1 when an event has `halted` the motion."""
-
-    events: int = 0
-    room: int = 0
-    entry: int = 0
-    time: int = 0
-    due: int = 0
-    logged: int = 0
-    halted: int = 0
-
-
-class EventFunctions(NamedTuple):
-    """The functions of events, of `(given, static, t, y)`.
-
-    `guard`: for each event its height, which is positive until it happens, and then the rates of the heights; `effect`:
-    the state after the event that is due, and its entry in the log.
-    """
-
-    guard: Callable[..., Array]
-    effect: Callable[..., Array]
-    memory: EventMemory
 
 
 def explicit_steps(
@@ -139,138 +111,11 @@ def _steps_of(
     functions = {name: TracedFunction(f.jaxpr, (*used, count, count + 1)) for name, f in all_traced.items()}
     memory = EventMemory() if events is None else events.memory
     if events is not None:
-        functions["event"] = _event(functions, memory)
+        functions["event"] = event_of(functions, memory)
     steps = ExplicitSteps(
         functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
     )
     return None if None in steps.programs.values() else steps
-
-
-def _root_of(heights: Array, y: Array, memory: EventMemory) -> Array:
-    """How far the root of the height of the event that is due moves, by one step of Newton's method: zero in value, since
-    the loop has found the root as near as rounding lets it. It does not move for an event that was found where it is."""
-    n, due = memory.events, y[memory.due]
-    sought = [due == n + j for j in range(n)]
-    height, rate = (sum(jnp.where(is_it, heights[j + k], 0.0) for j, is_it in enumerate(sought)) for k in (0, n))
-    change = jnp.where(rate == 0, 0.0, -height / jnp.where(rate == 0, 1.0, rate)).astype(y.dtype)
-    return change - frozen(change)
-
-
-def _event(functions: dict[str, TracedFunction], memory: EventMemory) -> TracedFunction:
-    """The state after the event that is due, and its entry in the log, as a function of the end of the step before.
-
-    Where that end is a root of the event's height, the function follows the root: its value is that at the end of the
-    step, and its first derivative that of the motion to the root (the saltation term).
-    """
-    rate, guard, effect = (functions[name] for name in ("rate", "guard", "effect"))
-
-    def call(*operands: Array) -> list[Array]:
-        *known, t, y = operands
-        (heights,), (slope,) = guard(*known, t, y), rate(*known, t, y)
-        slope = jnp.pad(slope, (0, len(y) - len(slope)))
-        # The rate is a constant: with a height of zero its derivative has no share.
-        frozen_rates = jnp.concatenate([heights[: memory.events], frozen(heights[memory.events :])])
-        change = _root_of(frozen_rates, y, memory)
-        return [effect(*known, t + change, _moved(y, change * slope, t + change, memory))[0]]
-
-    return traced(call, rate.types)
-
-
-def _moved(y: Array, change: Array, t: Array, memory: EventMemory) -> Array:
-    """The state after a change, at a time."""
-    return (y + change).at[memory.time].set(t)
-
-
-class _Tableau(NamedTuple):
-    """A method as the virtual machine reads it: `a, b, c, e` and the polynomials of the dense output, side by side."""
-
-    numbers: np.ndarray
-    stages: int
-    fsal: bool
-    ssal: bool
-
-
-@lru_cache(maxsize=32)
-def _tableau_of(method: ExplicitMethod) -> _Tableau:
-    tableau = tableau_of(method)
-    stages = tableau.num_stages
-    a = np.zeros((stages, stages))
-    for i, row in enumerate(tableau.a_lower, 1):
-        a[i, : len(row)] = row
-    nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
-    with jax.enable_x64(True):  # the tableau serves single precision, too
-        weigh = DenseOutputWeights.of(method)
-        (values,) = evaluated(jax.vmap(weigh), nodes)
-    dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
-    dense[:, -1] = 0.0  # at the start of a step
-    parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
-    numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
-    return _Tableau(numbers, stages, tableau.fsal, tableau.ssal)
-
-
-def _with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int, directions: int) -> TracedFunction:
-    """A rate together with its tangents in some directions, for which it is evaluated once.
-
-    Its arguments are the first arguments of the rate, the `parameters`, then their tangents, as far as they are
-    `moving`; then the others, and their tangents. Tangents have a leading axis if there are several directions. If the
-    rate has fewer components than there are directions, its Jacobian is found row by row, by reverse mode.
-    """
-    count, known = len(rate.types), sum(k < parameters for k in moving)
-    several = () if directions == 1 else (directions,)
-    of_moving = [jax.ShapeDtypeStruct((*several, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
-
-    def call(*arrays: Array) -> Sequence[ArrayLike]:
-        ends = parameters, parameters + known, count + known
-        primals = [*arrays[: ends[0]], *arrays[ends[1] : ends[2]]]
-        tangents = [*arrays[ends[0] : ends[1]], *arrays[ends[2] :]]
-
-        def value(*some: Array) -> Array:
-            (found,) = rate(*replaced(primals, moving, some))
-            return found
-
-        given = [primals[k] for k in moving]
-        if directions == 1:
-            return jax.jvp(value, given, tangents)
-        # For ten directions of a four-bar in joint coordinates the rows of the Jacobian take 3,200 operations, the
-        # tangents 5,700, and a program for each direction 8,800 (`docs/architecture.md`).
-        if rate.results[0].size > directions:
-            found, linear = jax.linearize(value, *given)
-            return found, jax.vmap(linear)(*tangents)
-        found, pull = jax.vjp(value, *given)
-        rows = jax.vmap(pull)(jnp.eye(found.size, dtype=found.dtype))
-        flat = [(x.reshape(directions, -1), row.reshape(found.size, -1)) for x, row in zip(tangents, rows, strict=True)]
-        return found, sum(jnp.tensordot(x, row, ((1,), (1,))) for x, row in flat)
-
-    types = [*rate.types[:parameters], *of_moving[:known], *rate.types[parameters:], *of_moving[known:]]
-    return traced(call, types)
-
-
-class _Sweep(NamedTuple):
-    """A program of a motion, and which of its inputs and outputs the virtual machine fills and reads at each stage."""
-
-    program: Program
-    time: int = -1
-    state: int = -1
-    time_tangent: int = -1
-    state_tangent: int = -1
-    state_cotangent: int = -1
-    time_cotangent: int = -1
-    condition: int = -1
-
-    def part(self, role: Role, first: int) -> Part:
-        """The program as a part of a kernel whose operands begin at `first`."""
-        cotangents = {self.state_cotangent: "bar", self.time_cotangent: "tbar"}
-        outputs = range(len(self.program.output_sizes))
-        results = [cotangents.get(k, "") for k in outputs] if role is PULL else ["f", "df"][: len(outputs)]
-        named = {self.time: "t", self.state: "y", self.time_tangent: "dt", self.state_tangent: "dy"}
-        moving = {k: name for k, name in named.items() if k >= 0}
-        return Part(self.program, role, moving, tuple(results), first, self.condition)
-
-    def numbers(self) -> list[int]:
-        return [register(self.program), *self[1:]]
-
-    def tables(self, dtype: np.dtype) -> list[np.ndarray]:
-        return [table.astype(dtype) for table in self.program.constant_tables]
 
 
 @freed_when_unused
@@ -335,7 +180,7 @@ class ExplicitSteps(AbstractSteps):
 
     def _step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
         """The state at the end of a step, and the data of its interpolation."""
-        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, t, y))
+        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, jnp.asarray(t), y))
         # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
         y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
         if self.after is not None:
@@ -349,13 +194,13 @@ class ExplicitSteps(AbstractSteps):
         return jnp.pad(found, (0, len(y) - len(found))) if name == "rate" else found
 
     def _after_event(self, known: Sequence[Array], y: Array) -> Array:
-        """The state after an event and its entry in the log, with derivatives up to the third order: those of the way to
-        the root, whose length is zero, by two steps of Newton's method along the motion."""
+        """The state after an event and its entry in the log, with derivatives up to the third order: those of the way
+        to the root, whose length is zero, by two steps of Newton's method along the motion."""
         memory, start = self.memory, y[self.memory.time]
         change, end = jnp.zeros_like(start), y
         for k in range(2):
             end = y if k == 0 else self._flow(known, y, start, change)
-            change = change + _root_of(self._evaluate("guard", known, start + change, end), end, memory)
+            change = change + root_of(self._evaluate("guard", known, start + change, end), end, memory)
         return self._evaluate("effect", known, start + change, self._flow(known, y, start, change))
 
     def _flow(self, known: Sequence[Array], y: Array, t: Array, h: Array) -> Array:
@@ -364,7 +209,7 @@ class ExplicitSteps(AbstractSteps):
         k1 = slope(0.0, jnp.zeros_like(y))
         k2 = slope(0.5, k1)
         k3 = slope(0.5, k2)
-        return _moved(y, h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(1.0, k3)), t + h, self.memory)
+        return moved(y, h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(1.0, k3)), t + h, self.memory)
 
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         start, step = (dense["start"], dense["step"]) if self.has_events else (ends[0], dense)
@@ -388,14 +233,14 @@ class ExplicitSteps(AbstractSteps):
     # --- the whole motion, in C -----------------------------------------------------------------------------
 
     @cached_property
-    def programs(self) -> dict[str, _Sweep | None]:
-        """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state at
-        an index computed at run time."""
+    def programs(self) -> dict[str, Sweep | None]:
+        """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state
+        at an index computed at run time."""
         programs = {name: f.hoisted_program(self._time_at) for name, f in self.functions.items() if name != "effect"}
         return {
             name: None
             if program is None or self._reads_inside(program)
-            else _Sweep(program, self._time_at, self._state_at)
+            else Sweep(program, self._time_at, self._state_at)
             for name, program in programs.items()
         }
 
@@ -413,7 +258,7 @@ class ExplicitSteps(AbstractSteps):
         return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int, name: str = "rate") -> _Sweep | None:
+    def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int, name: str = "rate") -> Sweep | None:
         """The program of a function and its tangents in some directions; None if that cannot be expressed, or if the
         program of several directions would be too large for straight-line code, which those of one direction become."""
         sweep = self.programs[name]
@@ -421,15 +266,15 @@ class ExplicitSteps(AbstractSteps):
         estimate = directions * sweep.program.operations  # which saves recording what would be too large
         if directions > 1 and not choice.is_worth_compiling(estimate):
             return None
-        function = _with_tangents(self.functions[name], self._moving(known, timed), self._time_at, directions)
+        function = with_tangents(self.functions[name], self._moving(known, timed), self._time_at, directions)
         time = self._time_at + len(known)
         program = function.hoisted_program(time)
         if program is None or (directions > 1 and not choice.is_worth_compiling(program.operations)):
             return None
-        return _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
+        return Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def cotangent_sweep(self, known: tuple[int, ...], timed: bool, name: str = "rate") -> _Sweep | None:
+    def cotangent_sweep(self, known: tuple[int, ...], timed: bool, name: str = "rate") -> Sweep | None:
         """The program that pulls a cotangent of a function back to parameters, time and state; None if that cannot be
         expressed, although the rate can (the transpose of a long table's `gather` writes at an index of run time)."""
         moving, count, function = self._moving(known, timed), len(self.rate.types), self.functions[name]
@@ -438,27 +283,27 @@ class ExplicitSteps(AbstractSteps):
         if program is None:
             return None
         outputs = {k: i for i, k in enumerate(moving)}
-        return _Sweep(
+        return Sweep(
             program, self._time_at, self._state_at, -1, count, outputs.get(self._state_at, -1),
             outputs.get(self._time_at, -1) if timed else -1,
         )  # fmt: skip
 
     def _settings(
-        self, sweeps: Sequence[_Sweep], batch: int, *, flags: Sequence[int], directions: int
+        self, sweeps: Sequence[Sweep], batch: int, *, flags: Sequence[int], directions: int
     ) -> list[np.ndarray]:  # fmt: skip
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
-        tableau = _tableau_of(self.method)
+        tableau = numbers_of(self.method)
         numbers = [
-            batch, directions, *reversed(self.outputs[0].shape), len(self.norm), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
-            *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, _ENGINES[self.engine],
-            *self.memory, *(x for sweep in sweeps for x in sweep.numbers()),
+            batch, directions, *reversed(self.outputs[0].shape), len(self.norm), tableau.stages, DEGREE, tableau.fsal,
+            tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
+            _ENGINES[self.engine], *self.memory, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
     def native(self, name: str, **settings: Any) -> NativeCall | None:
-        # The operands are the inputs, that is, state, parameters and times; then starts and ends of the steps, with events
-        # their kinds, numbers of accepted steps and saved times, and checkpoints if there are any; then what a result is
-        # linear in.
+        # The operands are the inputs, that is, state, parameters and times; then starts and ends of the steps, with
+        # events their kinds, numbers of accepted steps and saved times, and checkpoints if there are any; then what a
+        # result is linear in.
         n, schedule = len(self.types), len(self._record) + len(_LENGTHS)
         if name == "solve":
             return self._solve_call(settings["adaptive"], settings["force_dtmin"], settings["recorded"])
@@ -505,7 +350,7 @@ class ExplicitSteps(AbstractSteps):
         return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
 
     def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
-        n, dtype = len(self.types), self.types[0].dtype
+        n = len(self.types)
         known, timed = self._parts_of(wanted)
         timed = timed or self.has_events
         pull = self.cotangent_sweep(known, timed)
@@ -539,7 +384,7 @@ class ExplicitSteps(AbstractSteps):
         """Which of the parameters are among some inputs, and whether times are."""
         return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
 
-    def _found(self, *names: str) -> list[_Sweep]:
+    def _found(self, *names: str) -> list[Sweep]:
         """Those of the named programs that there are."""
         found = [(name, self.programs.get(name)) for name in names]
         return [
@@ -548,12 +393,12 @@ class ExplicitSteps(AbstractSteps):
             if sweep is not None
         ]
 
-    def _operands_of(self, sweeps: Iterable[_Sweep]) -> list[int | np.ndarray]:
+    def _operands_of(self, sweeps: Iterable[Sweep]) -> list[int | np.ndarray]:
         """The operands of programs."""
         return [x for sweep in sweeps for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
-        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int],
+        self, name: str, sweeps: Sequence[tuple[Sweep, Role]], flags: Sequence[int],
         operands: list[int | np.ndarray], results: Sequence[ArrayType], arrays: Sequence[str],
         recorded: bool = False, directions: int = 1,
     ) -> NativeCall:  # fmt: skip
@@ -564,23 +409,24 @@ class ExplicitSteps(AbstractSteps):
         return NativeCall(settings, operands, results, kernel)
 
     def _kernel(
-        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], arrays: tuple[str, ...], flags: Sequence[int],
+        self, name: str, sweeps: Sequence[tuple[Sweep, Role]], arrays: tuple[str, ...], flags: Sequence[int],
         buffers: Sequence[Buffer],
     ) -> MotionKernel:  # fmt: skip
         parts: list[Part] = []
         for sweep, role in sweeps:
             parts.append(sweep.part(role, parts[-1].end if parts else 0))
-        tableau = _tableau_of(self.method)
+        tableau = numbers_of(self.method)
         names = ("adaptive", "force_dtmin", "recorded", "max_steps", "rows", "method.fsal", "method.ssal")
         numbers = (*flags, self.max_steps, self.rows, tableau.fsal, tableau.ssal)
         return MotionKernel(
             name, tuple(parts), self.after is not None, tuple(buffers), arrays, tableau.numbers, tableau.stages,
-            _DEGREE, self.norm, self.moving, {name: int(x) for name, x in zip(names, numbers, strict=True)}, self.types[0].dtype,
+            DEGREE, self.norm, self.moving, {name: int(x) for name, x in zip(names, numbers, strict=True)},
+            self.types[0].dtype,
         )  # fmt: skip
 
     def solve_results(self, recorded: bool) -> list[ArrayType]:
-        """The types of the results of a run: saved and final state, the log of events, final time, counts and engine; then
-        its steps."""
+        """The types of the results of a run: saved and final state, the log of events, final time, counts and engine;
+        then its steps."""
         dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
         entries = self.max_steps + (self.memory.room + 2 if self.has_events else 0)
         scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (entries,)))

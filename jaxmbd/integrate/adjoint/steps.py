@@ -80,8 +80,8 @@ class AbstractSteps(abc.ABC):
     sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
     the number of checkpoints.
 
-    With events (`has_events`) some entries of the record of steps are events, of zero length: their `kind` is the number
-    of what happens, that of steps −1 (`erk_events.h`). The state holds the time, with its derivative.
+    With events (`has_events`) some entries of the record of steps are events, of zero length: their `kind` is the
+    number of what happens, that of steps −1 (`erk_events.h`). The state holds the time, with its derivative.
     """
 
     has_events: bool = False

@@ -138,8 +138,8 @@ class StepSchedule(NamedTuple):
         return ~((i == 0) | (t > self.starts[i]) | at_event) | self.is_event(i)
 
     def ends_before(self, i: Array, t: Array) -> Bool[Array, ""]:
-        """True if a saved time is after step `i`; the last step takes all times that are left, whatever rounding says of
-        its end."""
+        """True if a saved time is after step `i`; the last step takes all times that are left, whatever rounding says
+        of its end."""
         inside = jnp.where(self.is_event(i + 1), t < self.ends[i], (t <= self.ends[i]) | (i == self.accepted - 1))
         return ~inside | self.is_event(i)
 

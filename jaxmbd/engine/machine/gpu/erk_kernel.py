@@ -46,7 +46,8 @@ class MotionKernel(NamedTuple):
     step if `has_after`; `buffers`: operands and results in the order of the call; `arrays`: what those that belong to
     no program are in `motion.h`, with `pull.` in front for the program that pulls back, and empty for the cotangent of
     a parameter; `tableau`: `a, b, c, e` and the polynomials of the dense output, side by side; `norm (n,)`: the
-    weights of the squared errors; `moving`: how many components of the state move within a step; `settings`: by their names in `motion.h`.
+    weights of the squared errors; `moving`: how many components of the state move within a step; `settings`: by their
+    names in `motion.h`.
     """
 
     name: str
@@ -89,7 +90,8 @@ class MotionKernel(NamedTuple):
             "BLOCK": BLOCK, "T": number, "INTEGER": integer, "M(g)": f"g{suffix}", "LANES": 1, "NAME": "lanes",
             "STATES(m)": self.norm.size, "MOVING(m)": self.moving, "STAGES(m)": self.stages, "SLOTS(m)": slots[0],
             "SLOTS_BESIDE(m)": slots[1] if self.name == "cotangents" else 0,
-            "SLOTS_AFTER(m)": slots[-1] if self.has_after else 0, "SLOTS_GUARD(m)": 0, "SLOTS_EVENT(m)": 0, "EVENTS(m)": 0, "LONGEST_STRIDE(steps)": self._longest_stride(),
+            "SLOTS_AFTER(m)": slots[-1] if self.has_after else 0, "SLOTS_GUARD(m)": 0,
+            "SLOTS_EVENT(m)": 0, "EVENTS(m)": 0, "LONGEST_STRIDE(steps)": self._longest_stride(),
             "PARAMETERS(m)": sum(part.parameters for part in self.parts),
             "OF(place, size)": "((const T *)m->call.inputs[place] + size * *instances)",
         }  # fmt: skip
@@ -142,9 +144,8 @@ class MotionKernel(NamedTuple):
         """The statements that set up a motion; `first`: the place of the first operand that is no program's."""
         s = self.stages
         starts = {"a": 0, "b": s * s, "c": s * (s + 1), "e": s * (s + 2), "dense": s * (s + 3)}
-        lines = [
-            f"m->call.inputs = (void **)b.at, m->call.batch = batch, m->n = {self.norm.size}, m->moving = {self.moving}, m->norm = in_norm;"
-        ]
+        lines = ["m->call.inputs = (void **)b.at, m->call.batch = batch, m->norm = in_norm;"]
+        lines += [f"m->n = {self.norm.size}, m->moving = {self.moving};"]
         lines += [f"m->method.stages = {s}, m->method.degree = {self.degree};"]
         lines += [f"m->method.{name} = tableau + {start};" for name, start in starts.items()]
         lines += [f"m->{name} = {value};" for name, value in self.settings.items()]

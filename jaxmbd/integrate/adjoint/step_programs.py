@@ -1,0 +1,113 @@
+"""What the time loop of explicit motions runs: methods as numbers, and programs of rates with their tangents."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array
+
+from jaxmbd.engine.binding.jax_binding import register
+from jaxmbd.engine.binding.tracing import TracedFunction, traced
+from jaxmbd.engine.machine.gpu.kernel_part import PULL, Part, Role
+from jaxmbd.engine.numpy_code.translation import evaluated
+from jaxmbd.engine.program.schedule import Program
+from jaxmbd.integrate.adjoint.steps import replaced
+from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of
+
+DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
+
+
+class Tableau(NamedTuple):
+    """A method as the virtual machine reads it: `a, b, c, e` and the polynomials of the dense output, side by side."""
+
+    numbers: np.ndarray
+    stages: int
+    fsal: bool
+    ssal: bool
+
+
+@lru_cache(maxsize=32)
+def numbers_of(method: ExplicitMethod) -> Tableau:
+    tableau = tableau_of(method)
+    stages = tableau.num_stages
+    a = np.zeros((stages, stages))
+    for i, row in enumerate(tableau.a_lower, 1):
+        a[i, : len(row)] = row
+    nodes = (1 + np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))) / 2
+    with jax.enable_x64(True):  # the tableau serves single precision, too
+        weigh = DenseOutputWeights.of(method)
+        (values,) = evaluated(jax.vmap(weigh), nodes)
+    dense = np.linalg.solve(np.vander(nodes, DEGREE + 1), values).T
+    dense[:, -1] = 0.0  # at the start of a step
+    parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
+    numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
+    return Tableau(numbers, stages, tableau.fsal, tableau.ssal)
+
+
+def with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int, directions: int) -> TracedFunction:
+    """A rate together with its tangents in some directions, for which it is evaluated once.
+
+    Its arguments are the first arguments of the rate, the `parameters`, then their tangents, as far as they are
+    `moving`; then the others, and their tangents. Tangents have a leading axis if there are several directions. If the
+    rate has fewer components than there are directions, its Jacobian is found row by row, by reverse mode.
+    """
+    count, known = len(rate.types), sum(k < parameters for k in moving)
+    several = () if directions == 1 else (directions,)
+    of_moving = [jax.ShapeDtypeStruct((*several, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
+
+    def call(*arrays: Array) -> Sequence[ArrayLike]:
+        ends = parameters, parameters + known, count + known
+        primals = [*arrays[: ends[0]], *arrays[ends[1] : ends[2]]]
+        tangents = [*arrays[ends[0] : ends[1]], *arrays[ends[2] :]]
+
+        def value(*some: Array) -> Array:
+            (found,) = rate(*replaced(primals, moving, some))
+            return found
+
+        given = [primals[k] for k in moving]
+        if directions == 1:
+            return jax.jvp(value, given, tangents)
+        # For ten directions of a four-bar in joint coordinates the rows of the Jacobian take 3,200 operations, the
+        # tangents 5,700, and a program for each direction 8,800 (`docs/architecture.md`).
+        if rate.results[0].size > directions:
+            found, linear = jax.linearize(value, *given)
+            return found, jax.vmap(linear)(*tangents)
+        found, pull = jax.vjp(value, *given)
+        rows = jax.vmap(pull)(jnp.eye(found.size, dtype=found.dtype))
+        flat = [(x.reshape(directions, -1), row.reshape(found.size, -1)) for x, row in zip(tangents, rows, strict=True)]
+        return found, sum(jnp.tensordot(x, row, ((1,), (1,))) for x, row in flat)
+
+    types = [*rate.types[:parameters], *of_moving[:known], *rate.types[parameters:], *of_moving[known:]]
+    return traced(call, types)
+
+
+class Sweep(NamedTuple):
+    """A program of a motion, and which of its inputs and outputs the virtual machine fills and reads at each stage."""
+
+    program: Program
+    time: int = -1
+    state: int = -1
+    time_tangent: int = -1
+    state_tangent: int = -1
+    state_cotangent: int = -1
+    time_cotangent: int = -1
+    condition: int = -1
+
+    def part(self, role: Role, first: int) -> Part:
+        """The program as a part of a kernel whose operands begin at `first`."""
+        cotangents = {self.state_cotangent: "bar", self.time_cotangent: "tbar"}
+        outputs = range(len(self.program.output_sizes))
+        results = [cotangents.get(k, "") for k in outputs] if role is PULL else ["f", "df"][: len(outputs)]
+        named = {self.time: "t", self.state: "y", self.time_tangent: "dt", self.state_tangent: "dy"}
+        moving = {k: name for k, name in named.items() if k >= 0}
+        return Part(self.program, role, moving, tuple(results), first, self.condition)
+
+    def numbers(self) -> list[int]:
+        return [register(self.program), *self[1:]]
+
+    def tables(self, dtype: np.dtype) -> list[np.ndarray]:
+        return [table.astype(dtype) for table in self.program.constant_tables]
