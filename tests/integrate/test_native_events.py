@@ -223,6 +223,24 @@ def test_single_precision() -> None:
     np.testing.assert_allclose(run.ts[-1], 0.5, rtol=1e-6)
 
 
+def test_what_a_function_reads_decides_whether_heights_need_forces() -> None:
+    """A function of the position alone makes a smaller program than one of accelerations, and both are right."""
+    pendulum = mbd.examples.get("pendulum")
+
+    def found(quantity: Any) -> tuple[float, Array]:
+        event = mbd.Event("look", quantity, above=0.1, then=mbd.LogOnly())
+        run = mbd.simulate(pendulum.mechanism, pendulum.state(), jnp.linspace(0.0, 2.0, 3), events=[event])
+        assert run.events is not None
+        return run.stats["operations"], run.events.times_of("look")
+
+    size, times = found(lambda at: at.q[0])
+    larger, same = found(lambda at: at.q[0] + 1e-12 * at.vdot[0])
+    named, by_name = found("rod.x")
+    assert size == named < larger
+    np.testing.assert_allclose(same, times, rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(by_name, times)
+
+
 def test_who_runs_it_is_said() -> None:
     """In segments only what the loop cannot run; the reason is that, not the event."""
     event = [mbd.Event("up", "O.angle", above=0.5, then=mbd.LogOnly())]

@@ -19,6 +19,7 @@ from jaxmbd.analyses.events.event import (
     ChannelName,
     Event,
     Latch,
+    Quantity,
     Release,
     effort_of,
     is_position,
@@ -27,10 +28,11 @@ from jaxmbd.analyses.events.event import (
 )
 from jaxmbd.analyses.events.impact import ImpactResult, LatchedFormulation, Latches, impact, latched
 from jaxmbd.arrays import Scalar
+from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
-from jaxmbd.state.output_channels import Snapshot
+from jaxmbd.state.output_channels import Snapshot, channel_units
 
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.
@@ -50,6 +52,18 @@ class Standing(NamedTuple):
     crossing: Bool[Array, " n"]
 
 
+def _is_position(equations: Equations, of: Quantity, t: Scalar) -> bool:
+    """True if a quantity depends on the position and the time only: by its unit, or by what its function reads."""
+    if is_position(equations.mechanism, of):
+        return True
+    if isinstance(of, ChannelName) and of.name not in channel_units(equations.mechanism):
+        return False  # the effort of a latch
+    dtype, sizes = jnp.result_type(t), (equations.mechanism.nq, equations.mechanism.nv, equations.mechanism.nv)
+    shapes = (), *((n,) for n in (*sizes, equations.m, len(equations.mechanism.z)))
+    types = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
+    return set(pruned(traced(lambda *at: [read_one(equations, of, Snapshot(*at))], types)).used) <= {0, 1}
+
+
 class EventRules:
     """The rules of `n` events of a motion. `gap`: the least distance between jumps of the accelerations [s]."""
 
@@ -63,8 +77,8 @@ class EventRules:
         self.rows = tuple(j for j, along in rows if along is not None)
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
-        # If all quantities depend on positions only, the event function needs no forces.
-        self.positions = all(is_position(equations.mechanism, event.quantity) for event in events)
+        # If all quantities depend on positions only, their heights need no forces.
+        self.positions = all(_is_position(equations, event.quantity, gap) for event in events)
         dtype = jnp.result_type(gap)
         self.levels = jnp.stack([event.level for event in events]).astype(dtype)
         self.sides = np.asarray([event.side for event in events])
