@@ -1,6 +1,6 @@
 """Array type aliases, and the conversion of numbers to arrays that all parts use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CellType, FunctionType
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 Scalar: TypeAlias = Float[Array, ""]
 Point: TypeAlias = Float[Array, " dim"]
 Number: TypeAlias = float | int | np.ndarray | Array
+Numbers: TypeAlias = Number | Sequence[Number] | Sequence[Sequence[Number]]  # as users write them
 Flag: TypeAlias = bool | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -215,7 +215,9 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
     return command(run, function, [*shared[:1], *own, *shared[1:]])
 
 
-def command(run: Callable[..., None], function: Callable[..., None], parameters: list[Any]) -> Callable[..., None]:
+def command(
+    run: Callable[..., None], function: Callable[..., None], parameters: list[Parameter]
+) -> Callable[..., None]:
     """A command that is named and described as a function, and tells errors and warnings in one line each."""
 
     def tell(message: object, style: str = "red") -> None:
@@ -223,7 +225,7 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
             printable(f"jaxmbd: {message}"), style=style, highlight=False, markup=False, soft_wrap=True
         )
 
-    def wrapped(**given: Any) -> None:
+    def wrapped(**given: object) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place, **further: tell(message, "yellow")
             try:

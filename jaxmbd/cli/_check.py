@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from jaxtyping import Array
 
 from jaxmbd.analyses.describe import Description, describe
 from jaxmbd.io.model_file.parts import GROUPS
@@ -78,7 +78,7 @@ def _doubts(mechanism: Mechanism, state: State, report: Description) -> Iterator
         yield repeat.joint, f"{repeat}: reactions are not unique."
     if report.remaining_freedom == 0 and not mechanism.drivers:
         yield "", "there is no degree of freedom left and no driver: nothing can move."
-    accelerations: dict[str, Any] = read(mechanism, state, [f"{body.name}.acceleration" for body in mechanism.bodies])
+    accelerations: dict[str, Array] = read(mechanism, state, [f"{body.name}.acceleration" for body in mechanism.bodies])
     if not all(np.isfinite(np.asarray(value)).all() for value in accelerations.values()):
         yield "", "the accelerations at the start are not finite: it cannot be simulated."
 
@@ -99,7 +99,7 @@ def _unused_markers(source: Source) -> Iterator[tuple[str, str]]:
             yield name, f"no part refers to the marker {name!r}."
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)

@@ -78,7 +78,7 @@ class Model:
         with self.working("compiling and assembling"):
             return self.example.state()
 
-    def working(self, what: str) -> AbstractContextManager[Any]:
+    def working(self, what: str) -> AbstractContextManager[object]:
         """A context that shows a message on the terminal while a computation runs."""
         return reporting(True, f"{what} ...")
 
@@ -105,7 +105,7 @@ class Model:
         """The name of an animation."""
         return stem + (self.ending if self.ending in FILMS else FILMS[0])
 
-    def write(self, name: str, save: Callable[[Path], Any]) -> None:
+    def write(self, name: str, save: Callable[[Path], object]) -> None:
         """Write a file by `save(path)` and report it, if it is wanted."""
         path = self.place(name)
         if path is not None:

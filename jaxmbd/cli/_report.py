@@ -125,7 +125,7 @@ def save_figure(model: Model, name: str, draw: "Callable[[], Axes]") -> None:
     model.write(model.picture(name), to_file)
 
 
-def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **options: Any) -> None:
+def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **options: object) -> None:
     """Write a picture of a mechanism at a state, with the names of its parts; `options` as for `plot.draw`."""
     chosen: dict[str, Any] = {"labels": True, **options}
     save_figure(model, name, lambda: plot.draw(mechanism, state, **chosen))

@@ -1,7 +1,7 @@
 """Where a motion starts, as values that stay meaningful when numbers of the mechanism change, and its times."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Float
 from jaxmbd.analyses.assembly.assemble import speed_rows
 from jaxmbd.analyses.assembly.position_solve import closure, rows_of, shape_of
 from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.arrays import Number
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.examples import Example
@@ -21,6 +22,8 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.state.output_channels import ANGLES
 from jaxmbd.state.state import State
+
+T = TypeVar("T")
 
 
 def coordinate_names(mechanism: Mechanism) -> tuple[str, ...]:
@@ -42,7 +45,7 @@ def _joint_coordinates(mechanism: Mechanism) -> list[str]:
     return [f"{x.name}.{c}" for x in mechanism.joints if isinstance(x, AbstractJoint) for c in x.coordinate_names]
 
 
-def released(mechanism: Mechanism, state: State, first: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+def released(mechanism: Mechanism, state: State, first: Iterable[str] = ()) -> dict[str, dict[str, Number]]:
     """Return `fixed`, `speeds` and `guess` of `assemble`, by which it finds a state again, or the state nearest to it
     if numbers of the mechanism have changed.
 
@@ -65,8 +68,8 @@ def released(mechanism: Mechanism, state: State, first: Iterable[str] = ()) -> d
 
 
 def beside(
-    mechanism: Mechanism, state: State, first: Iterable[str], fixed: Mapping[str, Any], speeds: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    mechanism: Mechanism, state: State, first: Iterable[str], fixed: Mapping[str, Number], speeds: Mapping[str, Number]
+) -> tuple[dict[str, Number], dict[str, Number]]:
     """Return the prescribed coordinates and speeds that can be prescribed beside the `first` ones: a mechanism with one
     degree of freedom that is started at another `O.angle` has no `rod.theta` of its own."""
     position_rows, rate_rows = _rows(mechanism, state, first)
@@ -100,7 +103,7 @@ def _rate_rows(mechanism: Mechanism, state: State, name: str) -> np.ndarray:
     return np.asarray(rows)[equations.m :]
 
 
-def _independent(rows: np.ndarray, candidates: Mapping[Any, np.ndarray]) -> list[Any]:
+def _independent(rows: np.ndarray, candidates: Mapping[T, np.ndarray]) -> list[T]:
     """The candidates whose rows are independent of the given rows, and of those of the candidates before them."""
     chosen, rank = [], int(rank_of(rows))
     for key, own in candidates.items():
@@ -110,7 +113,7 @@ def _independent(rows: np.ndarray, candidates: Mapping[Any, np.ndarray]) -> list
     return chosen
 
 
-def _is_prescribable(mechanism: Mechanism, name: str, q: dict[str, Any]) -> bool:
+def _is_prescribable(mechanism: Mechanism, name: str, q: dict[str, Number]) -> bool:
     """True for a coordinate whose value can be prescribed; rotations in space have speeds that are no rates of such."""
     try:
         mechanism.coordinate(name)

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.simulation.settings import Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Number, Scalar
 from jaxmbd.cli._model import Model, remark
 from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_names
 from jaxmbd.cli._values import Grid
@@ -82,8 +82,8 @@ class Study:
     """
 
     mechanism: Mechanism
-    fixed: Mapping[str, Any]
-    speeds: Mapping[str, Any]
+    fixed: Mapping[str, Number]
+    speeds: Mapping[str, Number]
     ts: Float[np.ndarray, " times"]
     outputs: tuple[Output, ...]
     integration: Integration
@@ -100,7 +100,7 @@ class Study:
         """Return an output as a function of the mechanism."""
         return lambda mechanism: output.value(self.motion(mechanism))
 
-    def __call__(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, numbers: Mapping[str, Array]) -> dict[str, PyTree]:
         """Return all outputs and the verdict for one variant, as a sweep wants them."""
         known, coordinates = numbers_of(self.mechanism), coordinate_names(self.mechanism)
         fixed = {name: value for name, value in numbers.items() if name in coordinates}

@@ -6,13 +6,12 @@ of flexible ones.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Point, Scalar, at_rows
 from jaxmbd.engine import known_by_numpy, trace_once
@@ -31,25 +30,25 @@ from jaxmbd.equations.coordinates import Twists
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.body.flexible import frame_index, masses_of, massive_frames
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
-from jaxmbd.model.joint.joint import AbstractSidedJoint
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
 from jaxmbd.model.states import stateful
 from jaxmbd.numerics.sparse_matrices import gather_sum, gather_table
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace
 
 
 class BodyFrames(eqx.Module):
     """The frames of a placement, stacked; `q` holds the integrated angles (whole turns)."""
 
-    frames: Any
+    frames: AbstractFrame
     q: Float[Array, " nq"]
 
 
 @known_by_numpy
-def _constants(space: AbstractSpace, masses: Array, tensors: Array, fields: list[Gravity]) -> tuple[Any, Point]:
+def _constants(space: AbstractSpace, masses: Array, tensors: Array, fields: list[Gravity]) -> tuple[PyTree, Point]:
     """The bodies' inertia, as the space has it, and the sum of the gravity fields."""
     gravity = sum((field.vector(space) for field in fields), jnp.zeros(space.dim))
     return jax.vmap(space.inertia)(masses, tensors), gravity
@@ -57,15 +56,29 @@ def _constants(space: AbstractSpace, masses: Array, tensors: Array, fields: list
 
 @trace_once
 def _evaluate_rows(
-    method: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
-) -> Any:
+    method: Callable[..., Array],
+    space: AbstractSpace,
+    t: Array,
+    static: PyTree,
+    numbers: PyTree,
+    turns: Array,
+    bodies: AbstractFrame,
+    *values: Array,
+) -> Array:
     return method(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *values)
 
 
 @trace_once
 def _evaluate_part(
-    function: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
-) -> Any:
+    function: Callable[..., Array],
+    space: AbstractSpace,
+    t: Array,
+    static: PyTree,
+    numbers: PyTree,
+    turns: Array,
+    bodies: AbstractFrame,
+    *values: Array,
+) -> Array:
     return function(space, t, law_of(static, numbers, turns), bodies, *values)
 
 
@@ -78,7 +91,7 @@ class BodyLaws(eqx.Module):
 
     space: AbstractSpace
     masses: Float[Array, " massive"]
-    inertia: Any
+    inertia: PyTree
     gravity: Float[Array, " dim"]
     joints: tuple[PartGroup, ...]
     turning: tuple[PartGroup, ...]
@@ -114,7 +127,9 @@ class BodyLaws(eqx.Module):
 
     # --- constraints ------------------------------------------------------------------------------------
 
-    def rows(self, method: Callable[..., Array], t: Scalar, bodies: BodyFrames, *values: Any) -> list[Array]:
+    def rows(
+        self, method: Callable[..., Array], t: Scalar, bodies: BodyFrames, *values: Sequence[Array]
+    ) -> list[Array]:
         """A method of `ConstraintRows`, such as its `position` or `jacobian`, mapped over the joints of each group.
 
         `values`, for each group, have one slice per joint; the results have the axis of the joints first.
@@ -207,7 +222,7 @@ class BodyLaws(eqx.Module):
         return self._of_all(total) + self._on_bodies(local, [group for _, groups in laws for group in groups])
 
     def own_states(
-        self, function: Callable[..., Any], t: Scalar, bodies: BodyFrames, twists: Twists
+        self, function: Callable[..., Array], t: Scalar, bodies: BodyFrames, twists: Twists
     ) -> Float[Array, " nz"]:
         """`own_rates` or `steady_states` of all forces, in the order of the mechanism's forces."""
         found: dict[int, Array] = {}
@@ -230,8 +245,8 @@ class BodyLaws(eqx.Module):
 
     def _over(
         self,
-        evaluate: Callable[..., Any],
-        function: Callable[..., Any],
+        evaluate: Callable[..., Array],
+        function: Callable[..., Array],
         group: PartGroup,
         t: Scalar,
         bodies: BodyFrames,
@@ -277,7 +292,7 @@ class BodyLaws(eqx.Module):
         return gather_sum(jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in local]), table)
 
 
-def local_constraints(mechanism: Mechanism) -> list[Any]:
+def local_constraints(mechanism: Mechanism) -> list[AbstractJoint]:
     """The constraints that depend on a few markers only (all but `GlobalConstraint`), in order."""
     return [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
 

@@ -7,24 +7,26 @@ frames of the bodies that the markers are attached to, stacked. Shapes: twists, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.groups import PartGroup, unnamed
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce
 from jaxmbd.model.states import stateful
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace, Frames
 from jaxmbd.space.vectors import swept
 
 Twists = Float[Array, "markers twist"]
+T = TypeVar("T")
 
 
 class MarkerKinematics:
@@ -34,7 +36,9 @@ class MarkerKinematics:
     and accelerations, in world axes, of moving markers relative to their bodies; None if no marker moves.
     """
 
-    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> None:
+    def __init__(
+        self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: AbstractFrame, t: Scalar
+    ) -> None:
         self.space, self.bodies = space, bodies
         self.slide = None
         if any(isinstance(marker, AbstractMovingMarker) for marker in markers):
@@ -45,7 +49,7 @@ class MarkerKinematics:
         self.stack = _marker_frames(stacked, bodies)
 
     @property
-    def frames(self) -> tuple[Any, ...]:
+    def frames(self) -> tuple[AbstractFrame, ...]:
         """The frame of each marker."""
         return self._each(self.stack)
 
@@ -62,7 +66,7 @@ class MarkerKinematics:
         (velocity, acceleration), omega = self.slide, self.rates(twists)[:, self.space.dim :]
         return rigid.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
 
-    def perturbed(self, step: Twists) -> tuple[Any, ...]:
+    def perturbed(self, step: Twists) -> tuple[AbstractFrame, ...]:
         """The frames displaced by steps (rates times a time), exact to second order."""
         return self._each(_perturbed(self.stack, step))
 
@@ -75,17 +79,17 @@ class MarkerKinematics:
         points = self.stack.position
         return _to_centre_rate(self.space, self.bodies, points, wrenches, twists, self.rates(twists), changes)
 
-    def _each(self, stack: Any) -> tuple[Any, ...]:
+    def _each(self, stack: AbstractFrame) -> tuple[AbstractFrame, ...]:
         leaves, tree = jax.tree.flatten(stack)
         return tuple(jax.tree.unflatten(tree, each) for each in zip(*map(jnp.unstack, leaves), strict=True))
 
-    def frames_at_constant_speed(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
+    def frames_at_constant_speed(self, twists: Twists) -> Callable[[Scalar], tuple[AbstractFrame, ...]]:
         """The frames as a function of the time `s` of motion at constant `v`, exact to second order."""
         rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
         return lambda s: self.perturbed(s * rates + 0.5 * s * s * drift)
 
 
-def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple[Array, Array]:
+def _sliding(markers: Sequence[AbstractMarker], bodies: AbstractFrame, t: Scalar) -> tuple[Array, Array]:
     """Velocities and accelerations of the markers relative to their bodies, in world axes; zero for fixed markers."""
     zero = jnp.zeros_like(bodies.position[0])
     derivatives = [m.course(t)[1:] if isinstance(m, AbstractMovingMarker) else (zero, zero) for m in markers]
@@ -98,23 +102,23 @@ def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple
 
 
 @trace_once
-def _marker_frames(markers: Any, bodies: Any) -> Any:
+def _marker_frames(markers: AbstractMarker, bodies: AbstractFrame) -> AbstractFrame:
     return jax.vmap(lambda marker, body: marker.frame(body))(markers, bodies)
 
 
 @trace_once
-def _vmap_over_markers(function: Callable[..., Array], *stacks: Any) -> Array:
+def _vmap_over_markers(function: Callable[..., Array], *stacks: PyTree) -> Array:
     return jax.vmap(function)(*stacks)
 
 
 @trace_once
-def _perturbed(frames: Any, steps: Array) -> Any:
+def _perturbed(frames: AbstractFrame, steps: Array) -> AbstractFrame:
     return jax.vmap(lambda frame, d: frame.perturbed(d))(frames, steps)
 
 
 @trace_once
-def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
-    def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
+def _to_centre_rate(space: AbstractSpace, *stacks: PyTree) -> Array:
+    def one(body: AbstractFrame, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
         body_rate = space.marker_rate(body, twist, body.position)
         displaced = lambda s: (body.perturbed(s * body_rate), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
         return derivative_at_zero(lambda s: space.to_centre(*displaced(s)), point[0], 1)
@@ -125,7 +129,7 @@ def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
 class ConstraintRows:
     """The constraint rows of one joint: holonomic rows `Φ`, followed by nonholonomic rows `Ψ`."""
 
-    def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
+    def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: AbstractFrame) -> None:
         self.space, self.law, self.t = space, law, t
         self.kinematics = MarkerKinematics(space, law.markers, bodies, t)
         self.rolling = isinstance(law, AbstractNonholonomic)
@@ -183,7 +187,7 @@ class ConstraintRows:
         return self.kinematics.to_centre_rate(twists, wrenches, changes)
 
     def _row_wrenches(
-        self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]
+        self, s: Scalar, frames: Callable[[Scalar], Frames], step: Twists, eta: Float[Array, " rows"]
     ) -> Twists:
         """The wrenches `Cᵀ η` at the markers after a time `s` of motion and a displacement `step`."""
         count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.kinematics.frames)).shape[0]
@@ -197,25 +201,27 @@ class ConstraintRows:
             return wrenches
         return wrenches + jax.grad(lambda r: jnp.dot(eta[count:], self._slip(self.t + s, frames(s), r)))(self.still)
 
-    def _slip(self, t: Scalar, frames: tuple[Any, ...], rates: Twists) -> Array:
+    def _slip(self, t: Scalar, frames: Frames, rates: Twists) -> Array:
         return slip_of(self.law, t, frames, tuple(self.space.as_rate(rate) for rate in rates))
 
 
-def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
+def wrenches(space: AbstractSpace, t: Scalar, law: AbstractForce, bodies: AbstractFrame, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
     kinematics = MarkerKinematics(space, law.markers, bodies, t)
     rates = tuple(space.as_rate(rate) for rate in kinematics.rates(twists))
     return kinematics.to_centre(law.wrenches(t, kinematics.frames, rates))
 
 
-def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
+def efforts_along(
+    space: AbstractSpace, t: Scalar, part: CoordinateForce, bodies: AbstractFrame, twists: Twists
+) -> Twists:
     """The efforts on the bodies from a force that acts along a joint coordinate `c`: `∂c/∂v` times the force."""
     kinematics, slope, at = _along(space, t, part, bodies, twists)
     return kinematics.to_centre(slope * part.law.effort(t, *at))
 
 
 def _along(
-    space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists
+    space: AbstractSpace, t: Scalar, part: CoordinateForce, bodies: AbstractFrame, twists: Twists
 ) -> tuple[MarkerKinematics, Twists, tuple[Scalar, Scalar]]:
     """The kinematics of a coordinate's markers, its gradient `∂c/∂v` there, its value and its rate."""
     kinematics = MarkerKinematics(space, part.markers, bodies, t)
@@ -225,19 +231,25 @@ def _along(
     return kinematics, slope, (value, jnp.sum(slope * kinematics.rates(twists)))
 
 
-def own_rates(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Float[Array, " k"]:
+def own_rates(
+    space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
+) -> Float[Array, " k"]:
     """The rates `ż` of the states of a force's own."""
     arguments = _arguments(space, t, law, bodies, twists)
     return jnp.concatenate([part.own_rates(t, *arguments) for part in stateful(law)])
 
 
-def steady_states(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Float[Array, " k"]:
+def steady_states(
+    space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
+) -> Float[Array, " k"]:
     """The states of a force's own at which their rates are zero."""
     arguments = _arguments(space, t, law, bodies, twists)
     return jnp.concatenate([part.steady(t, *arguments) for part in stateful(law)])
 
 
-def _arguments(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> tuple[Any, Any]:
+def _arguments(
+    space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
+) -> tuple[Any, Any]:
     """What the law of a force takes besides the time: a coordinate and its rate, or frames and their rates."""
     if isinstance(law, CoordinateForce):
         return _along(space, t, law, bodies, twists)[2]
@@ -246,7 +258,7 @@ def _arguments(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: T
 
 
 def turning(
-    space: AbstractSpace, t: Scalar, law: AbstractJointWithCoordinates, bodies: Any, twists: Twists
+    space: AbstractSpace, t: Scalar, law: AbstractJointWithCoordinates, bodies: AbstractFrame, twists: Twists
 ) -> Float[Array, "2 n"]:
     """The integrated angles of a joint, modulo whole turns, and their rates."""
     kinematics = MarkerKinematics(space, law.markers, bodies, t)
@@ -259,42 +271,44 @@ def turning(
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
 
 
-def armature_effort(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
+def armature_effort(space: AbstractSpace, t: Scalar, part: Any, bodies: AbstractFrame, twists: Twists) -> Twists:
     """The efforts `−a gᵀ c̈` of an armature at constant twists, with `g = ∂ċ/∂V`."""
     rows = ConstraintRows(space, part, t, bodies)
     return part.inertia * rows.gamma(twists)[0] * rows.jacobian()[0]
 
 
-def armature_energy(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Scalar:
+def armature_energy(space: AbstractSpace, t: Scalar, part: Any, bodies: AbstractFrame, twists: Twists) -> Scalar:
     """The kinetic energy `½ a ċ²` of an armature."""
     return 0.5 * part.inertia * ConstraintRows(space, part, t, bodies).velocity(twists)[0] ** 2
 
 
-def armature_rate(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists, other: Twists) -> Twists:
+def armature_rate(
+    space: AbstractSpace, t: Scalar, part: Any, bodies: AbstractFrame, twists: Twists, other: Twists
+) -> Twists:
     """`d(a gᵀ g)/dt` along the motion, times the twists `other`."""
     rows = ConstraintRows(space, part, t, bodies)
     g, change = rows.jacobian()[0], rows.constraint_force_rate(twists, jnp.ones(1, twists.dtype))
     return part.inertia * (jnp.sum(g * other) * change + jnp.sum(change * other) * g)
 
 
-def potential_energy(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
+def potential_energy(space: AbstractSpace, t: Scalar, law: AbstractForce, bodies: AbstractFrame) -> Scalar:
     """The potential energy of one force."""
     return law.potential(t, MarkerKinematics(space, law.markers, bodies, t).frames)
 
 
-def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Scalar:
+def stored_along(space: AbstractSpace, t: Scalar, part: CoordinateForce, bodies: AbstractFrame) -> Scalar:
     """The potential energy of a force along a joint coordinate."""
     return part.law.potential(part.coordinate.value(MarkerKinematics(space, part.markers, bodies, t).frames))
 
 
-def derivative_at_zero(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
+def derivative_at_zero(f: Callable[[Array], T], t: Scalar, order: int) -> T:
     """The derivative of order `order` of `f(s)` at `s = 0`, by nested forward mode."""
     for _ in range(order):
         f = lambda s, f=f: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
     return f(jnp.zeros_like(t))
 
 
-def taylor_pair(f: Callable[[Array], Any], t: Scalar) -> tuple[Any, Any]:
+def taylor_pair(f: Callable[[Array], T], t: Scalar) -> tuple[T, T]:
     """`f(s)` and its derivative at `s = 0`."""
     zero = jnp.zeros_like(t)
     return jax.jvp(f, (zero,), (jnp.ones_like(zero),))

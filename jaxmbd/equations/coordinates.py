@@ -7,13 +7,12 @@ With `V = J(q) v` and `V̇ = J v̇ + a(q, v)`, the body quantities `M_b`, `W`, `
 
 import abc
 from functools import cached_property
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
@@ -21,7 +20,7 @@ from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInerti
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
 from jaxmbd.numerics.linear_solve import symmetric
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, summed
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace
 
 Twists = Float[Array, "frames twist"]  # of the bodies, then of the sites and pieces of flexible ones
 
@@ -29,7 +28,7 @@ Twists = Float[Array, "frames twist"]  # of the bodies, then of the sites and pi
 class AbstractPlacement(abc.ABC):
     """The kinematics of the bodies at one configuration; common subexpressions are evaluated once."""
 
-    frames: Any  # frames of the bodies, of the sites and pieces of flexible ones, and last of the ground, stacked
+    frames: AbstractFrame  # stacked: of the bodies, of the sites and pieces of flexible ones, last of the ground
 
     @abc.abstractmethod
     def poses(self) -> Float[Array, "bodies pose"]:
@@ -80,7 +79,7 @@ class AbstractPlacement(abc.ABC):
         """The local constraint rows `C_b J`, from the nonzero blocks of `C_b`."""
 
     @abc.abstractmethod
-    def inertia(self, parts: Any) -> AbstractInertia:
+    def inertia(self, parts: PyTree) -> AbstractInertia:
         """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies and pieces (`AbstractSpace.inertia`),
         stacked."""
 
@@ -185,7 +184,7 @@ class AbsolutePlacement(AbstractPlacement):
         shape = terms.m, len(self._poses) * width
         return summed(at_rows(terms.values, on_bodies).reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
 
-    def inertia(self, parts: Any) -> BodyInertia:
+    def inertia(self, parts: PyTree) -> BodyInertia:
         return BodyInertia(self.space, parts)
 
     def joint_axes(self) -> Float[Array, "0 twist"]:
@@ -282,7 +281,7 @@ class PlacementWithSpeeds(AbstractPlacement):
     def rows(self, terms: ConstraintBodyTerms) -> SparseMatrix:
         return full(self.base.rows(terms).dense() @ self.slope)
 
-    def inertia(self, parts: Any) -> CoupledInertia:
+    def inertia(self, parts: PyTree) -> CoupledInertia:
         return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
 
     def own_loads(self, v: Array) -> Array | None:

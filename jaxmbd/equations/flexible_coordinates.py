@@ -10,13 +10,13 @@ with the sum over the pieces of a body, and `Z v = (V, η̇)`.
 """
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.engine import trace_once
@@ -27,7 +27,7 @@ from jaxmbd.model.body.flexible import AbstractFlexibleBody, flexible, frames_of
 from jaxmbd.model.mechanism.groups import unnamed
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, gather_sum, gather_table, summed
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace
 
 
 class FlexiblePart(NamedTuple):
@@ -212,7 +212,7 @@ class FlexiblePlacement(AbstractPlacement):
 
     # --- inertia ----------------------------------------------------------------------------------------
 
-    def inertia(self, parts: Any) -> CoupledInertia:
+    def inertia(self, parts: PyTree) -> CoupledInertia:
         rigid, start, blocks = self.coordinates.rigid, self.coordinates.rigid, []
         for body, part, (A, B) in zip(self.coordinates.bodies, self.coordinates.parts, self.partial, strict=True):
             J = jnp.concatenate([A, B], axis=2)[part.sites :]
@@ -262,20 +262,20 @@ class FlexiblePlacement(AbstractPlacement):
 
 
 @trace_once
-def _placed(body: AbstractFlexibleBody, floating: Any, eta: Array) -> Any:
+def _placed(body: AbstractFlexibleBody, floating: AbstractFrame, eta: Array) -> AbstractFrame:
     return jax.vmap(floating.compose)(body.frames(eta))
 
 
 @trace_once
 def _partial_twists(
-    space: AbstractSpace, body: AbstractFlexibleBody, floating: Any, eta: Array
+    space: AbstractSpace, body: AbstractFlexibleBody, floating: AbstractFrame, eta: Array
 ) -> tuple[Float[Array, "frames twist twist"], Float[Array, "frames twist k"]]:
     """`A` and `B`, with `V_f = A V + B η̇`."""
 
     def twists(V: Array, rates: Array) -> Array:
         relative, changes = jax.jvp(body.frames, (eta,), (rates,))
 
-        def one(relative: Any, change: Any) -> Array:
+        def one(relative: AbstractFrame, change: AbstractFrame) -> Array:
             frame = floating.compose(relative)
             carried = space.marker_rate(floating, V, frame.position)
             return space.to_twist(frame, carried + space.rotate_to_world(floating, relative.rate(change)))
@@ -288,7 +288,7 @@ def _partial_twists(
 
 @trace_once
 def _partial_rates(
-    space: AbstractSpace, body: AbstractFlexibleBody, floating: Any, eta: Array, rates: Array, twist: Array
+    space: AbstractSpace, body: AbstractFlexibleBody, floating: AbstractFrame, eta: Array, rates: Array, twist: Array
 ) -> tuple[Array, Array]:
     """`Ȧ` and `Ḃ` along the motion."""
     rate, zero = space.marker_rate(floating, twist, floating.position), jnp.zeros((), eta.dtype)

@@ -8,14 +8,13 @@ instead of the product of three dense dimensions.
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import at_rows
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
@@ -65,7 +64,7 @@ class BodyInertia(AbstractInertia):
     """A block-diagonal mass matrix; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
 
     space: AbstractSpace
-    parts: Any
+    parts: PyTree
 
     def matrix(self) -> Float[Array, "nv nv"]:
         blocks = self._blocks()
@@ -167,7 +166,7 @@ def with_blocks(M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Arra
 
 
 def schur_of_legs(
-    legs: ConstraintBodyTerms, inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
+    legs: ConstraintBodyTerms, inertia: PyTree, accelerate: Callable[..., Array], order: np.ndarray
 ) -> SymmetricMatrix:
     """`C M⁻¹ Cᵀ` for a mass matrix that is block diagonal by bodies.
 

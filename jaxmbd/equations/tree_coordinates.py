@@ -11,13 +11,12 @@ their time derivatives follow Featherstone, *Rigid Body Dynamics Algorithms* (20
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.engine import trace_once
@@ -26,12 +25,13 @@ from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms, MarkerKi
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia
 from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.numerics.linear_solve import SymmetricMatrix
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, gather_sum, gather_table, matches, summed
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace
 from jaxmbd.space.vectors import motion_cross, shift_velocity, shift_wrench
 
 
@@ -81,7 +81,14 @@ def _pairs(parents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @trace_once
-def _of_joint(function: Any, space: Any, sign: float, static: Any, numbers: Any, *values: Any) -> Any:
+def _of_joint(
+    function: Callable[..., PyTree],
+    space: AbstractSpace,
+    sign: float,
+    static: PyTree,
+    numbers: PyTree,
+    *values: PyTree,
+) -> PyTree:
     return function(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
 
 
@@ -100,7 +107,7 @@ class JointGroup(eqx.Module):
         """Indices of the coordinates in `q`, or of the speeds in `v` (`kind`), shape `(joints, values per joint)`."""
         return np.stack([np.arange(*getattr(branch, kind)) for branch in self.branches])
 
-    def over(self, function: Callable[..., Any], space: AbstractSpace, *values: Any) -> Any:
+    def over(self, function: Callable[..., PyTree], space: AbstractSpace, *values: PyTree) -> PyTree:
         """Map `function(space, sign, joint, *values)` over the joints; `values` have one slice per joint."""
         one = lambda *local: _of_joint(function, space, self.sign, self.group.static, *local)  # noqa: E731
         return jax.vmap(one)(self.group.stacked, *values)
@@ -152,7 +159,7 @@ class TreeCoordinates(AbstractCoordinates):
             children[slice(*branch.v)] = branch.child
         return children
 
-    def by_child(self, values: Sequence[Any]) -> Any:
+    def by_child(self, values: Sequence[PyTree]) -> PyTree:
         """Concatenate stacked values of the joint groups and sort them by child body."""
         child = np.concatenate([[branch.child for branch in joints.branches] for joints in self.joint_groups])
         return jax.tree.map(lambda *x: _permuted(x, child), *values)
@@ -207,7 +214,7 @@ class TreePlacement(AbstractPlacement):
     def along(self, v: Array, s: Scalar) -> Array:
         return self.perturbed(s * v)
 
-    def _frames(self) -> Any:
+    def _frames(self) -> AbstractFrame:
         """The frames of the bodies and the ground."""
         ground = jax.tree.map(lambda x: x[None], self.space.place(jnp.asarray(self.space.rest, self.q.dtype)))
         frames = self._relative()
@@ -217,7 +224,7 @@ class TreePlacement(AbstractPlacement):
             frames = jax.vmap(lambda a, b: a.compose(b))(outer, frames)
         return jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, ground)
 
-    def _relative(self) -> Any:
+    def _relative(self) -> AbstractFrame:
         """The frame of each body relative to its parent."""
         joint_groups = self.tree.joint_groups
         return self.tree.by_child(
@@ -232,11 +239,11 @@ class TreePlacement(AbstractPlacement):
         body, speed = self.tree.pairs()
         return jax.vmap(self._twist)(self._bodies(body), at_rows(self.axes, speed))
 
-    def _twist(self, body: Any, rate: Array) -> Array:
+    def _twist(self, body: AbstractFrame, rate: Array) -> Array:
         """The twist of a body from its spatial velocity at the world's origin."""
         return self.space.to_twist(body, shift_velocity(rate, body.position))
 
-    def _bodies(self, which: np.ndarray) -> Any:
+    def _bodies(self, which: np.ndarray) -> AbstractFrame:
         return jax.tree.map(lambda x: at_rows(x, which), self.moving)
 
     @cached_property
@@ -248,7 +255,7 @@ class TreePlacement(AbstractPlacement):
             axes.append(group_axes.reshape(-1, width))
         return _permuted(axes, np.concatenate([joints.table("v").reshape(-1) for joints in self.tree.joint_groups]))
 
-    def _first_frames(self, joints: JointGroup) -> Any:
+    def _first_frames(self, joints: JointGroup) -> AbstractFrame:
         """The frames of the bodies with the joints' first markers."""
         return jax.tree.map(lambda x: at_rows(x, joints.group.incidence[:, 0]), self.frames)
 
@@ -274,7 +281,7 @@ class TreePlacement(AbstractPlacement):
         )
         accelerations = paths.to_root(jax.vmap(motion_cross)(parent_rates, relative) + apparent)
 
-        def one(body: Any, rate: Array, acceleration: Array) -> Array:
+        def one(body: AbstractFrame, rate: Array, acceleration: Array) -> Array:
             dim = self.space.dim
             at_centre, at_body = shift_velocity(acceleration, body.position), shift_velocity(rate, body.position)
             swept = motion_cross(rate, jnp.concatenate([at_body[:dim], jnp.zeros_like(rate[dim:])]))  # ω × v
@@ -311,7 +318,7 @@ class TreePlacement(AbstractPlacement):
         values = jnp.sum(at_rows(terms.values, term) * at_rows(self.partial, pair), axis=1)
         return summed(values, terms.row[term], speed[pair], (terms.m, len(self.tree.owners)))
 
-    def inertia(self, parts: Any) -> CoupledInertia:
+    def inertia(self, parts: PyTree) -> CoupledInertia:
         """`M_rs = S_r · H_s` for speed `r` on the path of the child body of speed `s` (composite rigid bodies).
 
         `H_s` is the momentum of the subtree of that body per unit of `s`, `S_r` the velocity of the body per unit of
@@ -319,7 +326,7 @@ class TreePlacement(AbstractPlacement):
         """
         (body, speed), owners = self.tree.pairs(), self.tree.owners
 
-        def momentum(part: Any, body_frame: Any, twist: Array, first: Array) -> Array:
+        def momentum(part: PyTree, body_frame: AbstractFrame, twist: Array, first: Array) -> Array:
             wrench = self.space.in_world(body_frame, self.space.momentum(part, twist))
             return shift_wrench(wrench, first - body_frame.position)
 
@@ -352,27 +359,27 @@ def _permuted(values: Sequence[Array], rows: Sequence[int] | np.ndarray) -> Arra
 # --- functions of one tree joint, mapped over a joint group ---------------------------------------------------
 
 
-def _normalize(_: Any, sign: float, law: Any, c: Array) -> Array:
+def _normalize(_: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array) -> Array:
     return law.chart.normalize(c)
 
 
-def _rate(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
+def _rate(_: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array, w: Array) -> Array:
     return law.chart.rate(c, w)
 
 
-def _pull(_: Any, sign: float, law: Any, c: Array) -> Array:
+def _pull(_: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array) -> Array:
     return law.chart.pull(c)
 
 
-def _retract(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
+def _retract(_: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array, w: Array) -> Array:
     return law.chart.retract(c, w)
 
 
-def _measure(space: AbstractSpace, _: float, law: Any, bodies: Any) -> Array:
+def _measure(space: AbstractSpace, _: float, law: AbstractTreeJoint, bodies: AbstractFrame) -> Array:
     return law.measure(MarkerKinematics(space, law.markers, bodies, jnp.zeros((), bodies.position.dtype)).frames)
 
 
-def _relative_frame(_: Any, sign: float, law: Any, c: Array) -> Any:
+def _relative_frame(_: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array) -> AbstractFrame:
     """The frame of the child body relative to its parent body."""
     joint_transform, first, second = law.X_FM(c), law.a.local, law.b.local
     if sign < 0:
@@ -380,7 +387,9 @@ def _relative_frame(_: Any, sign: float, law: Any, c: Array) -> Any:
     return first.compose(joint_transform).compose(second.inverse())
 
 
-def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> Float[Array, "speeds twist"]:
+def _axes(
+    space: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array, first: AbstractFrame
+) -> Float[Array, "speeds twist"]:
     """The joint axes at the world's origin, one per speed; `first` is the frame of the first marker's body."""
     marker, joint_transform = law.a.frame(first), law.X_FM(c)
     point = marker.compose(joint_transform).position
@@ -388,7 +397,9 @@ def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> 
     return sign * jax.vmap(lambda rate: shift_velocity(space.rotate_to_world(marker, rate), -point))(rates)
 
 
-def _apparent_rate(space: AbstractSpace, sign: float, law: Any, c: Array, w: Array, first: Any) -> Array:
+def _apparent_rate(
+    space: AbstractSpace, sign: float, law: AbstractTreeJoint, c: Array, w: Array, first: AbstractFrame
+) -> Array:
     """The apparent derivative `S̊ w` of the relative velocity, nonzero where the axes `S` depend on the coordinates."""
     marker = law.a.frame(first)
     motion = lambda c: shift_velocity(law.across_joint_velocity(c, w), -law.X_FM(c).position)  # noqa: E731

@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 
@@ -154,7 +154,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def _array(part: Any, info: zipfile.ZipInfo) -> np.ndarray:
+def _array(part: IO[bytes], info: zipfile.ZipInfo) -> np.ndarray:
     version = np.lib.format.read_magic(part)
     header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
     shape, _, dtype = header(part)

@@ -11,13 +11,12 @@ Exponents* (2016), §2.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
@@ -31,7 +30,7 @@ ALLOWED = 10.0  # growth within a segment; of a double pendulum's chaotic 10 s (
 
 
 def growth_of_errors(
-    model: ForwardModel, parameters: Mapping[str, Any], experiments: Sequence[Experiment]
+    model: ForwardModel, parameters: Mapping[str, PyTree], experiments: Sequence[Experiment]
 ) -> np.ndarray:  # fmt: skip
     """Return how many times an error of the initial state grows during each experiment, for values of the parameters.
 
@@ -56,7 +55,7 @@ def growth_of_errors(
 
 
 def _growth(
-    model: ForwardModel, parameters: Mapping[str, Any], experiment: Experiment, length: Array
+    model: ForwardModel, parameters: Mapping[str, PyTree], experiment: Experiment, length: Array
 ) -> tuple[Array, Array]:  # fmt: skip
     """The growth of errors during the first samples of an experiment, and the result code of its simulation."""
     own = experiment.unknowns()

@@ -1,14 +1,13 @@
 """Experiments: measurements of one motion, its initial state, and what else is particular to it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
-from jaxmbd.arrays import as_float
+from jaxmbd.arrays import Numbers, as_float
 from jaxmbd.checks import check_finite, check_flags, check_mapping, check_number, checked_names
 from jaxmbd.errors import MechanismError, check_known
 
@@ -45,7 +44,7 @@ class Experiment(eqx.Module):
     data: dict[str, Array]
     start: dict[str, Array]
     speeds: dict[str, Array]
-    own: dict[str, Any]
+    own: dict[str, PyTree]
     sigma: dict[str, Array]
     correlation_time: dict[str, Array]
     estimate: tuple[str, ...] = eqx.field(static=True)
@@ -53,16 +52,16 @@ class Experiment(eqx.Module):
 
     def __init__(
         self,
-        ts: Any,
-        data: Mapping[str, Any],
-        start: Mapping[str, Any] | None = None,
-        speeds: Mapping[str, Any] | None = None,
+        ts: Numbers,
+        data: Mapping[str, Numbers],
+        start: Mapping[str, Numbers] | None = None,
+        speeds: Mapping[str, Numbers] | None = None,
         estimate: bool | tuple[str, ...] = False,
         sigma: Level = 1.0,
         missing: bool = False,
         *,
         at_rest: bool = False,
-        own: Mapping[str, Any] | None = None,
+        own: Mapping[str, PyTree] | None = None,
         correlation_time: Level = 0.0,
     ) -> None:
         check_mapping("Experiment: data", data, "{'arm.theta': values}")
@@ -95,7 +94,7 @@ class Experiment(eqx.Module):
             experiment = eqx.tree_at(lambda e, n=name: _by_prefix(e)[n], experiment, value)
         return experiment
 
-    def completed(self, unknowns: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+    def completed(self, unknowns: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array], dict[str, PyTree]]:
         """Return coordinates, speeds and own values, those that are estimated as in `unknowns`."""
         values = _by_prefix(self) | unknowns
         return (
@@ -105,12 +104,12 @@ class Experiment(eqx.Module):
         )
 
 
-def _by_prefix(experiment: Experiment) -> dict[str, Any]:
+def _by_prefix(experiment: Experiment) -> dict[str, PyTree]:
     parts = (START, experiment.start), (SPEED, experiment.speeds), (OWN, experiment.own)
     return {prefix + name: value for prefix, values in parts for name, value in values.items()}
 
 
-def _levels(field: str, level: Level, data: Mapping[str, Any], otherwise: float) -> dict[str, Array]:
+def _levels(field: str, level: Level, data: Mapping[str, object], otherwise: float) -> dict[str, Array]:
     """Return a number for each channel; raise unless they are positive (or zero, where that is the default), and unless
     a mapping names all channels (or there is that default)."""
     unit, zero = ("the channel's unit", False) if otherwise else ("s", True)
@@ -149,7 +148,7 @@ def _estimated(estimate: bool | tuple[str, ...], experiment: Experiment) -> tupl
     return tuple(sorted(names))
 
 
-def _check_own(name: str, value: Any) -> None:
+def _check_own(name: str, value: object) -> None:
     """Raise unless an own value consists of finite numbers, by which experiments in one batch may differ."""
     for leaf in jax.tree.leaves(value):
         if not isinstance(leaf, Array | np.ndarray):

@@ -53,7 +53,7 @@ def fit(
     tolerance: float | int = 1e-6,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Fit:
     """Estimate free parameters (and initial states) so that simulations agree with measurements.
 
@@ -117,7 +117,7 @@ def fit(
         return _summarised(problem, minimum, losses)
 
 
-def _check_optimiser(optimiser: Any, problem: Problem, starts: int, checkpoint: Any) -> None:
+def _check_optimiser(optimiser: object, problem: Problem, starts: int, checkpoint: object) -> None:
     """Raise unless an optimiser is one, and is not asked for what it does not do."""
     check_instance("fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)")
     if starts > 1 or checkpoint is not None:
@@ -180,7 +180,7 @@ def side_by_side(
     return tuple(_summarised(problem, one, ()) for problem, one in zip(problems, minima, strict=True))
 
 
-def _problem(problem: Any, experiments: Any, free: Any, options: dict[str, Any]) -> Problem:
+def _problem(problem: object, experiments: object, free: object, options: dict[str, Any]) -> Problem:
     if isinstance(problem, Problem):
         if experiments is not None or free is not None or options:
             given = [name for name, x in (("experiments", experiments), ("free", free)) if x is not None]

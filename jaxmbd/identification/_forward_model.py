@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
@@ -14,6 +14,7 @@ from jaxmbd.analyses.simulation.settings import Adjoint, Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import usual_tolerances
+from jaxmbd.arrays import Scalar
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import Instrument, merged
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -21,7 +22,9 @@ from jaxmbd.parameters.parameters import Parameters
 from jaxmbd.state.state import State
 
 
-def with_usual_tolerances(integration: Integration, dtype: Any, unit_of_length: Any) -> Integration:
+def with_usual_tolerances(
+    integration: Integration, dtype: np.dtype, unit_of_length: Scalar | np.floating | np.ndarray
+) -> Integration:
     """Return an integration with the tolerances that `simulate` would take for a mechanism of such a size. Numbers are
     arrays, so that they are arguments of what is compiled."""
     names = "rtol", "atol", "dtmin", "closure_tolerance"
@@ -56,8 +59,12 @@ class ForwardModel(eqx.Module):
     integration: Integration
 
     def motion(
-        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint | None
-    ) -> tuple[Solution, dict[str, Any], dict[str, Any]]:
+        self,
+        parameters: Mapping[str, PyTree],
+        own: Mapping[str, Array],
+        experiment: Experiment,
+        adjoint: Adjoint | None,
+    ) -> tuple[Solution, dict[str, Array], dict[str, PyTree]]:
         """Return the motion of one experiment, the places of the times that each channel needs, and the values of all
         parameters in this experiment."""
         values, state, mechanism = self.initial(parameters, own, experiment)
@@ -69,8 +76,8 @@ class ForwardModel(eqx.Module):
         return solution, dict(zip(("", *grids), places, strict=False)), values
 
     def initial(
-        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment
-    ) -> tuple[dict[str, Any], State, Mechanism]:
+        self, parameters: Mapping[str, PyTree], own: Mapping[str, Array], experiment: Experiment
+    ) -> tuple[dict[str, PyTree], State, Mechanism]:
         """Return the values of all parameters in one experiment, its initial state and its mechanism."""
         start, speeds, its_own = experiment.completed(dict(own))
         values = {**self.parameters.fixed, **parameters, **its_own}
@@ -82,13 +89,17 @@ class ForwardModel(eqx.Module):
         return values, state, mechanism
 
     def reading(
-        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint | None
+        self,
+        parameters: Mapping[str, PyTree],
+        own: Mapping[str, Array],
+        experiment: Experiment,
+        adjoint: Adjoint | None,
     ) -> dict[str, Array]:
         """Return the model's values of the measured channels of one experiment."""
         return self.read(*self.motion(parameters, own, experiment, adjoint), experiment)
 
     def read(
-        self, solution: Solution, places: dict[str, Any], values: dict[str, Any], experiment: Experiment
+        self, solution: Solution, places: dict[str, Array], values: dict[str, PyTree], experiment: Experiment
     ) -> dict[str, Array]:
         """Return the model's values of the measured channels from the `motion` of one experiment."""
         channels = {n: self.instruments[n].channel if n in self.instruments else n for n in experiment.data}

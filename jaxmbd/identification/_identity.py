@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 import equinox as eqx
 import jax
+from jaxtyping import PyTree
 
 from jaxmbd.engine.calls.disk_cache import digest_of_sources
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of, traced_identity
@@ -42,7 +42,7 @@ def identity_of_fit(problem: Problem, starts: Sequence[Unknowns]) -> dict[str, s
 def _computation(problem: Problem, u: Unknowns) -> str:
     arrays, rest = eqx.partition((problem, u), eqx.is_array)
 
-    def residuals(arrays: Any) -> Any:
+    def residuals(arrays: PyTree) -> PyTree:
         problem, u = eqx.combine(arrays, rest)
         return problem.residuals(problem.physical(u))
 

@@ -11,14 +11,14 @@ kink where the motion starts; the order is lower in that interval.
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_finite, check_instance, check_number
@@ -28,7 +28,7 @@ _SERIES = 12  # terms of the series of the weights for short intervals
 _SHORT = 0.5  # ratio of interval and time constant below which the series is used: the closed form loses digits
 _TIE = 1e-12  # share of the whole time by which equal times are set apart
 
-Setting = Any  # a number, or the name of a parameter
+Setting = Array | str | None  # a number, the name of a parameter, or none
 
 
 class Instrument(eqx.Module):
@@ -56,7 +56,7 @@ class Instrument(eqx.Module):
         part = f"Instrument on {self.channel!r}"
         check_instance("Instrument: channel", self.channel, str, "the name of a channel, such as 'arm.omega'")
         for field in ("scale", "offset", "delay", "time_constant"):
-            value: Any = getattr(self, field)
+            value: Setting = getattr(self, field)
             if isinstance(value, str) or (value is None and field in ("delay", "time_constant")):
                 continue
             if field in ("scale", "offset"):  # one number, or one for each component
@@ -69,19 +69,19 @@ class Instrument(eqx.Module):
         """Return the names of the parameters that it refers to."""
         return tuple(v for v in (self.scale, self.offset, self.delay, self.time_constant) if isinstance(v, str))
 
-    def times(self, ts: Float[Array, " samples"], values: Mapping[str, Any]) -> Float[Array, " nodes"]:
+    def times(self, ts: Float[Array, " samples"], values: Mapping[str, PyTree]) -> Float[Array, " nodes"]:
         """Return the times at which the channel is needed for readings at the times `ts`."""
         times = ts if self.time_constant is None else _with_midpoints(ts)
         return times if self.delay is None else jnp.maximum(times - _value(self.delay, values), ts[0])
 
-    def read(self, ts: Float[Array, " samples"], x: Array, values: Mapping[str, Any]) -> Array:
+    def read(self, ts: Float[Array, " samples"], x: Array, values: Mapping[str, PyTree]) -> Array:
         """Return the readings from the channel at the times that it is needed."""
         if self.time_constant is not None:
             x = _filtered(ts, x, _value(self.time_constant, values))
         return _value(self.scale, values) * x + _value(self.offset, values)
 
 
-def _value(setting: Setting, values: Mapping[str, Any]) -> Array:
+def _value(setting: Any, values: Mapping[str, PyTree]) -> Array:
     return values[setting] if isinstance(setting, str) else setting
 
 
@@ -145,7 +145,7 @@ def apart(ts: Float[Array, " times"]) -> Float[Array, " times"]:
     return jnp.where(spread - ts > 0.5 * gap, spread, ts)
 
 
-def check_instruments(instruments: Any, channels: Any, parameters: Mapping[str, Any]) -> None:
+def check_instruments(instruments: Any, channels: Collection[str], parameters: Mapping[str, PyTree]) -> None:
     """Raise unless instruments are given by name and refer to parameters that exist."""
     for name, instrument in instruments.items():
         check_instance(

@@ -4,13 +4,13 @@ The unknowns of a search as one vector: the shared ones, then for each stack tho
 computed for each experiment with respect to the shared and its own few unknowns, by forward mode, side by side.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._problem import Problem
@@ -82,7 +82,12 @@ def evaluate(problem: Problem, u: Unknowns, joins: Joins) -> Evaluation:
 
 
 def _block(
-    problem: Problem, shared: Any, own: Any, later: Any, experiment: Experiment, joins: bool
+    problem: Problem,
+    shared: PyTree,
+    own: PyTree,
+    later: PyTree,
+    experiment: Experiment,
+    joins: bool,
 ) -> tuple[dict[str, Array], Array, Array, Array]:
     """The readings of one segment, and the rows of its residuals, of its own priors and of the jumps at its end, to the
     start of the `later` segment."""
@@ -106,7 +111,7 @@ def _block(
     return readings, rows, priors, ends
 
 
-def _prior_rows(problem: Problem, shared: Any) -> Array:
+def _prior_rows(problem: Problem, shared: PyTree) -> Array:
     flat, unravel = ravel_pytree(shared)
 
     def rows(z: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
@@ -37,6 +37,8 @@ NO_START = (
 )
 
 Report = Callable[[str], None]
+Chosen = Sequence[Array | np.ndarray] | None  # the experiments of one step, for each stack; None for all of them
+Readings = tuple[dict[str, Array], ...]
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def stacked_problems(problems: Sequence[Problem]) -> Problem:
     return eqx.combine(jax.tree.map(lambda *x: jnp.stack(x), *arrays), rest[0])
 
 
-def _shapes_of(tree: Any) -> Any:
+def _shapes_of(tree: PyTree) -> tuple[list[tuple[int, ...]], str]:
     leaves, structure = jax.tree.flatten(tree)
     return [leaf.shape for leaf in leaves], str(structure)
 
@@ -260,7 +262,9 @@ def _step_of(optimiser: optax.GradientTransformation, bounds: tuple[Unknowns, Un
     extended = optax.with_extra_args_support(optimiser)
 
     @eqx.filter_jit
-    def step(u: Unknowns, state: Any, problem: Problem, chosen: Any) -> tuple[Unknowns, Any, Array, Any]:
+    def step(
+        u: Unknowns, state: optax.OptState, problem: Problem, chosen: Chosen
+    ) -> tuple[Unknowns, optax.OptState, Array, Readings]:
         loss = lambda u: _loss(problem, u, chosen)  # noqa: E731
         (value, readings), gradient = jax.value_and_grad(loss, has_aux=True)(u)
         updates, state = extended.update(gradient, state, u, value=value, grad=gradient, value_fn=lambda u: loss(u)[0])  # pyright: ignore[reportCallIssue]
@@ -276,7 +280,7 @@ def _drawn(problem: Problem, batch: int, draws: np.random.Generator) -> tuple[np
     return tuple(draws.choice(n, min(batch, n), replace=False) for n in counts)
 
 
-def _loss(problem: Problem, u: Unknowns, chosen: Any) -> tuple[Array, tuple[dict[str, Array], ...]]:
+def _loss(problem: Problem, u: Unknowns, chosen: Chosen) -> tuple[Array, Readings]:
     """The loss, and the readings; of the chosen experiments, scaled up to all of them."""
     stacks, shares = problem.stacks, (1.0,) * len(problem.stacks)
     if chosen is not None:

@@ -10,6 +10,7 @@ Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et a
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.checks import check_count, check_instance
 from jaxmbd.errors import MechanismError, needs
@@ -136,7 +137,7 @@ def _numbers(centre: Array, inverse_root: Array, lower: Array, upper: Array, z: 
     return jnp.where(is_box, between, jnp.where(above > upper, 2 * upper - above, above))
 
 
-def _log_density(problem: Problem, like: Unknowns, numbers: Any, z: Array) -> Array:
+def _log_density(problem: Problem, like: Unknowns, numbers: Callable[[Array], Array], z: Array) -> Array:
     """The logarithm of the density of `z`, but for a constant."""
     u = unflattened(numbers(z), like)
     theta = problem.physical(u)
@@ -152,16 +153,18 @@ def _log_slopes(problem: Problem, u: Unknowns) -> Array:
     return sum(logarithms, jnp.zeros(()))
 
 
-def _warmed_up(blackjax: Any, density: Any, start: Array, keys: Array, warmup: int) -> tuple[Any, Array]:
+def _warmed_up(
+    blackjax: Any, density: Callable[[Array], Array], start: Array, keys: Array, warmup: int
+) -> tuple[PyTree, Array]:
     """The states of all chains after the warm-up, and the step that it has found: the median of all chains."""
     ones = jnp.ones(start.shape[1])
 
-    def of_chain(z: Array, key: Array) -> tuple[Any, Array]:
+    def of_chain(z: Array, key: Array) -> tuple[PyTree, Array]:
         adaptation = blackjax.adaptation.step_size.dual_averaging_adaptation(_ACCEPTANCE)
         begin, update, final = adaptation
         kernel = blackjax.nuts.build_kernel()
 
-        def one(carried: tuple[Any, Any], key: Array) -> tuple[tuple[Any, Any], None]:
+        def one(carried: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
             state, adapted = carried
             state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones)
             return (state, update(adapted, info.acceptance_rate)), None
@@ -175,17 +178,23 @@ def _warmed_up(blackjax: Any, density: Any, start: Array, keys: Array, warmup: i
 
 
 def _drawn(
-    blackjax: Any, density: Any, state: Any, step: Array, draws: int, seed: int, report: Any
+    blackjax: Any,
+    density: Callable[[Array], Array],
+    state: PyTree,
+    step: Array,
+    draws: int,
+    seed: int,
+    report: Callable[[str], None],
 ) -> tuple[np.ndarray, int]:
     """The draws of all chains `(chains, draws, unknowns)`, and the number of divergences."""
     ones = jnp.ones(state.position.shape[1])
 
     @eqx.filter_jit
-    def block(density: Any, state: Any, keys: Array) -> tuple[Any, tuple[Array, Array]]:
-        def of_chain(state: Any, keys: Array) -> tuple[Any, tuple[Array, Array]]:
+    def block(density: Callable[[Array], Array], state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
+        def of_chain(state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
             kernel = blackjax.nuts.build_kernel()
 
-            def one(state: Any, key: Array) -> tuple[Any, tuple[Array, Array]]:
+            def one(state: PyTree, key: Array) -> tuple[PyTree, tuple[Array, Array]]:
                 state, info = kernel(key, state, density, step, ones)
                 return state, (state.position, info.is_divergent)
 
@@ -212,7 +221,13 @@ def _drawn(
 
 
 def _summarised(
-    result: Fit, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, numbers: Any, z: np.ndarray, diverged: int
+    result: Fit,
+    u: Unknowns,
+    blackjax: Any,
+    inverse_root: np.ndarray,
+    numbers: Callable[[Array], Array],
+    z: np.ndarray,
+    diverged: int,
 ) -> Posterior:
     problem = result.problem
     found = np.asarray(jax.vmap(jax.vmap(numbers))(jnp.asarray(z)))

@@ -6,13 +6,13 @@ logarithm of the posterior density, but for a constant.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack, get_args
+from typing import Literal, Unpack, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.simulation.settings import Adjoint, Integration, Settings, chosen_integration
 from jaxmbd.analyses.simulation.solution import Solution
@@ -209,7 +209,7 @@ class Problem(eqx.Module):
         check_names(parameters, self.instruments, found)
         return eqx.tree_at(lambda p: (p.model.parameters, p.stacks), self, (parameters, stacked(found)))
 
-    def starting_at(self, values: Unknowns | Mapping[str, Any]) -> "Problem":
+    def starting_at(self, values: Unknowns | Mapping[str, PyTree]) -> "Problem":
         """Return the problem whose search starts at other values: at the `theta` of another fit of the same
         experiments, or at the values of some parameters by name, such as the `parameters` of any other fit.
 
@@ -283,7 +283,7 @@ class Problem(eqx.Module):
         return 0.5 * jnp.sum(r**2)
 
 
-def _check_numbers(loss_scale: Any, continuity: Any) -> None:
+def _check_numbers(loss_scale: object, continuity: object) -> None:
     for field, value, zero in (("loss_scale", loss_scale, False), ("continuity", continuity, True)):
         check_finite("Problem", field, as_float(value))
         check_number("Problem", field, as_float(value), "1", zero=zero)

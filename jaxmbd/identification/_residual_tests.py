@@ -16,11 +16,10 @@ variance of correlated samples; Politis, J. Nonparametric Statistics 15 (2003), 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._stacks import by_channel
@@ -99,7 +98,10 @@ def correlations(parts: Sequence[Float[np.ndarray, " _"]]) -> Float[np.ndarray, 
 
 
 def residual_tests(
-    problem: Problem, residuals: Sequence[np.ndarray], readings: Sequence[Mapping[str, Any]], estimated: float
+    problem: Problem,
+    residuals: Sequence[np.ndarray],
+    readings: Sequence[Mapping[str, Array | np.ndarray]],
+    estimated: float,
 ) -> tuple[ResidualTest, ...]:
     """Return the tests of all channels but those that the model explains to the accuracy of the motions.
 
@@ -129,7 +131,7 @@ def residual_tests(
     return tuple(found)
 
 
-def _size(problem: Problem, readings: Sequence[Mapping[str, Any]], name: str) -> float:
+def _size(problem: Problem, readings: Sequence[Mapping[str, Array | np.ndarray]], name: str) -> float:
     """The root mean square of a channel of the model, in units of its noise level."""
     total, count = 0.0, 0
     for values, stack in zip(readings, problem.stacks, strict=True):

@@ -5,8 +5,7 @@ their last one, and samples that are missing.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -40,7 +39,7 @@ class Stack(eqx.Module):
 
 def stacked(experiments: list[Experiment], segments: int = 1) -> tuple[Stack, ...]:
     """Return the stacks of a list of experiments, each cut into so many segments."""
-    groups: dict[Any, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for k, experiment in enumerate(experiments):
         groups.setdefault(_kind(experiment), []).append(k)
     stacks = []
@@ -50,7 +49,7 @@ def stacked(experiments: list[Experiment], segments: int = 1) -> tuple[Stack, ..
     return tuple(stacks)
 
 
-def _kind(experiment: Experiment) -> Any:
+def _kind(experiment: Experiment) -> Hashable:
     """What experiments in one batch have in common."""
     own = {name: None if isinstance(value, Table) else value for name, value in experiment.own.items()}
     leaves, structure = jax.tree.flatten(own)
@@ -113,7 +112,9 @@ def by_channel(stack: Stack, rows: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def by_experiment(stacks: Sequence[Stack], readings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], ...]:
+def by_experiment(
+    stacks: Sequence[Stack], readings: Sequence[Mapping[str, Array]]
+) -> tuple[dict[str, np.ndarray], ...]:
     """Return the readings of each stack in the order of the experiments, without what fills up a stack."""
     found: dict[int, dict[str, np.ndarray]] = {}
     for values, stack in zip(readings, stacks, strict=True):

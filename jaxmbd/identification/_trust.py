@@ -5,7 +5,6 @@ its arguments that the motions have visited.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +13,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from jaxmbd.arrays import Number
 from jaxmbd.checks import check_callable, check_instance
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
@@ -47,7 +47,7 @@ def visited(result: AbstractComparison, *channels: str) -> dict[str, np.ndarray]
     check_known("channel", channels, result.channel_units())
     problem = result.problem
 
-    def of_one(own: Any, experiment: Experiment) -> dict[str, Array]:
+    def of_one(own: dict[str, Array], experiment: Experiment) -> dict[str, Array]:
         solution, places, _ = problem.model.motion(result.theta.parameters, own, experiment, "any")
         series = solution.read(channels)
         return {name: x[places[""]] if places else x for name, x in series.items()}
@@ -69,7 +69,7 @@ def _last(experiment: Experiment) -> int:
     return int(np.flatnonzero(np.any(present, axis=0)).max(initial=-1)) + 1
 
 
-def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Any]) -> np.ndarray:
+def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Number]) -> np.ndarray:
     """Return the standard errors of anything that is computed from the mechanism, such as a force of a learned law.
 
     `√ diag(G Σ Gᵀ)`, with the sensitivities `G` of the quantity to the parameters and their covariance `Σ` (the delta

@@ -18,13 +18,13 @@ the sum is the number of well-determined parameters (MacKay, Neural Computation 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import diffrax as dfx
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, PyTree
 
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._identifiability import Estimates, Identifiability, Undetermined, identifiability
@@ -234,7 +234,7 @@ def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.nd
     sizes: list[np.ndarray] = []
     slopes: list[np.ndarray] = []
 
-    def add(name: str, value: Any, u: Any) -> None:
+    def add(name: str, value: PyTree, u: PyTree) -> None:
         free, start = parameters.free[name], parameters.start[name]
         values.append(flat(value))
         sizes.append(flat(jax.tree.map(lambda x, s: free.within.size(np.asarray(x), np.asarray(s)), value, start)))

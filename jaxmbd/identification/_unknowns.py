@@ -1,12 +1,12 @@
 """What is estimated, `θ`: its numbers, their names, and the numbers of a search that stand for them."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
@@ -22,10 +22,10 @@ class Unknowns(NamedTuple):
       experiments on the first axis: `"start:O.angle"`, `"speed:O.angle"`, `"own:payload"`.
     """
 
-    parameters: dict[str, Any]
+    parameters: dict[str, PyTree]
     experiments: tuple[dict[str, Array], ...]
 
-    def mapped(self, mapping: Callable[[dict[str, Any]], dict[str, Any]]) -> "Unknowns":
+    def mapped(self, mapping: Callable[[dict[str, PyTree]], dict[str, PyTree]]) -> "Unknowns":
         """Return the unknowns with parameters, shared and own ones, that are mapped by name."""
         own = []
         for values in self.experiments:
@@ -89,7 +89,7 @@ def names_of_own(stacks: Sequence[Stack], start: Unknowns) -> list[str]:
     return names
 
 
-def check_alike(given: Sequence[Any], expected: Sequence[Any]) -> None:
+def check_alike(given: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]) -> None:
     """Raise unless unknowns of experiments belong to those of a problem."""
     shapes = [[{name: jnp.shape(x) for name, x in own.items()} for own in owns] for owns in (given, expected)]
     if shapes[0] != shapes[1]:

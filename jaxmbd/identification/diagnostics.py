@@ -6,7 +6,6 @@ Sources: Akaike, IEEE Trans. Automatic Control 19 (1974); Schwarz, Ann. Statist.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +14,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from jaxmbd.arrays import as_float
+from jaxmbd.arrays import Numbers, as_float
 from jaxmbd.checks import check_count, check_finite, check_instance
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.identification._fit import fit, predict, side_by_side
@@ -202,7 +201,13 @@ class Profile:
 
 
 def profile_likelihood(
-    result: Fit, name: str, values: Any = None, *, level: float = 0.95, steps: int = 50, progress: bool = True
+    result: Fit,
+    name: str,
+    values: Numbers | None = None,
+    *,
+    level: float = 0.95,
+    steps: int = 50,
+    progress: bool = True,
 ) -> Profile:
     """Return the loss along one parameter, with all others fitted anew at each value, and the interval it leads to.
 

@@ -1,7 +1,7 @@
 """The result of a fit, and predictions of experiments that were not used for it."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 from rich.markup import escape
 from rich.table import Table
 
@@ -151,7 +152,7 @@ class Fit(AbstractComparison):
     other_losses: tuple[float, ...] = ()
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, PyTree]:
         """The estimates by name."""
         return {name: self.theta.parameters[name] for name in self.problem.shared}
 
@@ -171,7 +172,7 @@ class Fit(AbstractComparison):
         return self.problem.parameter_names()
 
     @property
-    def standard_errors(self) -> dict[str, Any] | None:
+    def standard_errors(self) -> dict[str, PyTree] | None:
         """The standard errors by name, infinite for parameters that the data do not determine."""
         if self.uncertainty is None or not self.parameters:
             return None
@@ -231,7 +232,7 @@ class Fit(AbstractComparison):
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
         return (*ended, *map(str, self.undetermined), *map(str, self.ill_conditioned), *self.remarks)
 
-    def interval(self, level: float = 0.95, *, widened: bool = False) -> dict[str, tuple[Any, Any]]:
+    def interval(self, level: float = 0.95, *, widened: bool = False) -> dict[str, tuple[PyTree, PyTree]]:
         """Return the confidence interval of each parameter by name, by Student's t distribution.
 
         It is computed in the numbers of the search, where the model is the more linear, and so never leaves the range

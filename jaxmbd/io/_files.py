@@ -166,7 +166,7 @@ def _path(kind: str, path: str | os.PathLike[str], ending: str) -> Path:
     return path
 
 
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file beside its place, then rename it: at its place it is whole."""
     with folder_beside(path) as folder:
         write(folder / path.name)

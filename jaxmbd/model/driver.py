@@ -1,7 +1,5 @@
 """Drivers: rheonomic constraints that prescribe one coordinate of a joint or body as a function of time."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -62,7 +60,7 @@ class Driver(eqx.Module):
         return jnp.asarray(value, dtype=t.dtype)
 
 
-def check_continuous(part: str, motion: Any, prescribes: str, shape: tuple[int, ...]) -> None:
+def check_continuous(part: str, motion: object, prescribes: str, shape: tuple[int, ...]) -> None:
     """Raise if a prescribed position or speed of this shape jumps, which would need an infinite force.
 
     Checked are functions that declare their switching times, each piece at the times that it shares with the next one;

@@ -5,12 +5,11 @@ Quantities that need no marker are read from a solution by name, without a senso
 """
 
 import abc
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.checks import check_callable, check_finite, check_instance
@@ -19,6 +18,7 @@ from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.body.checks import check_markers, check_name
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.space.rotation import angles, from_matrix
+from jaxmbd.space.space import Frames, Rates
 from jaxmbd.space.spatial import SPATIAL
 from jaxmbd.space.vectors import safe_norm
 from jaxmbd.user_functions import user_array
@@ -27,9 +27,9 @@ from jaxmbd.user_functions import user_array
 class Readings(eqx.Module):
     """The input of a sensor: frames, velocities and accelerations of its markers, and gravity `[m/s²]`."""
 
-    frames: Sequence[Any]
-    rates: Sequence[Any]
-    accelerations: Sequence[Any]
+    frames: Frames
+    rates: Rates
+    accelerations: Rates
     gravity: Float[Array, " dim"]
 
 
@@ -195,7 +195,7 @@ class Measure(eqx.Module):
 
     name: str = eqx.field(static=True)
     function: Function
-    parameters: Any = None
+    parameters: PyTree = None
     unit: str = eqx.field(default="", static=True)
 
     def __check_init__(self) -> None:

@@ -11,15 +11,18 @@ with are those at which a motion starts; the analyses put those of an instant in
 
 import abc
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Scalar, combined, constant
+
+T = TypeVar("T")
 
 
 class OwnState(NamedTuple):
@@ -56,23 +59,23 @@ class AbstractOwnStates(eqx.Module):
         keeps its value."""
 
 
-def _is_stateful(part: Any) -> bool:
+def _is_stateful(part: object) -> TypeGuard[AbstractOwnStates]:
     return isinstance(part, AbstractOwnStates)
 
 
-def stateful(part: Any) -> list[Any]:
+def stateful(part: object) -> list[AbstractOwnStates]:
     """The parts with states in a part: itself, or one that it holds, such as a force that it scales."""
     return [x for x in jax.tree.leaves(part, is_leaf=_is_stateful) if _is_stateful(x)]
 
 
-def no_states(dtype: Any = None) -> Float[Array, "0"]:
+def no_states(dtype: DTypeLike | None = None) -> Float[Array, "0"]:
     """The states of a mechanism whose parts have none."""
     kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     return _empty(kind, jax.config.jax_default_device)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @lru_cache(maxsize=8)
-def _empty(dtype: np.dtype, device: Any) -> Float[Array, "0"]:
+def _empty(dtype: np.dtype, device: object) -> Float[Array, "0"]:
     """Made once: most mechanisms have no such states, and a new array takes as long as a tenth of an assembly."""
     return constant(np.zeros(0, dtype))
 
@@ -92,11 +95,11 @@ def values_of(part: AbstractOwnStates) -> list[Array]:
     return [combined("ravel", getattr(part, state.name)) for state in part.own_states]
 
 
-def with_values(part: Any, values: Array) -> Any:
+def with_values(part: T, values: Array) -> T:
     """A part with other numbers of the states of all that it holds, in the order of `stateful`."""
     rest = values
 
-    def changed(x: Any) -> Any:
+    def changed(x: PyTree) -> PyTree:
         nonlocal rest
         if not _is_stateful(x):
             return x

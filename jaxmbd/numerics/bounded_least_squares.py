@@ -11,13 +11,12 @@ Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.3; Golub, Van Loa
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.numerics.least_squares import Point, Residual, begun, better
@@ -31,7 +30,7 @@ _SMALL_STEP = 1e-12  # largest change of a scaled variable in a step that ends a
 # the residuals vanish their direction is rounding: there, the change of a scaled variable that would make them least.
 _RIGHT_ANGLE, _SMALL_CHANGE = 1e-3, 1e-6
 
-Settle = Callable[[Array, Any], Array]
+Settle = Callable[[Array, PyTree], Array]
 
 
 class Lanes(eqx.Module):
@@ -65,7 +64,7 @@ def begin(starts: Float[Array, "lanes n"], weight: float = 1.0) -> Lanes:
 
 @eqx.filter_jit
 def advance(
-    residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: Any, steps: int,
+    residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: PyTree, steps: int,
     settle: Settle | None = None,
 ) -> Lanes:  # fmt: skip
     """Return searches after some more steps.
@@ -126,7 +125,7 @@ def _gradient(at: Point, lower: Array, upper: Array) -> Scalar:
 
 
 def rounds(
-    residual: Residual, lanes: Lanes, bounds: tuple[Array, Array], args: Any, *, steps: int, least_gain: float,
+    residual: Residual, lanes: Lanes, bounds: tuple[Array, Array], args: PyTree, *, steps: int, least_gain: float,
     report: Callable[[int, int, float], None], settle: Settle | None = None,
 ) -> tuple[Lanes, Int[np.ndarray, " lanes"]]:  # fmt: skip
     """Advance all searches until they have converged, get no better, or have taken all steps.

@@ -10,12 +10,11 @@ Source: Madsen, Nielsen, Tingleff, *Methods for Non-Linear Least Squares Problem
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program, choice, is_program, prefers_programs
@@ -28,7 +27,7 @@ _LEAST_DAMPING = 1e2  # in units of rounding: Jᵀ J is singular where a coordin
 _ORTHOGONAL = 1e-6  # |Jᵀ r| / (|J| |r|) below which a residual counts as orthogonal to the columns of J
 _ROUNDING = 1e3  # length of the last step, in units of rounding
 
-Residual = Callable[[Array, Any], Array]
+Residual = Callable[[Array, PyTree], Array]
 
 
 class Point(eqx.Module):
@@ -48,7 +47,7 @@ class Point(eqx.Module):
 
 
 def least_squares(
-    residual: Residual, start: Float[Array, " n"], args: Any, arithmetic: Residual | None = None
+    residual: Residual, start: Float[Array, " n"], args: PyTree, arithmetic: Residual | None = None
 ) -> Float[Array, " n"]:  # fmt: skip
     """Return a minimiser near a start of `½ rᵀ r` with `r = residual(x, args)`, a root or not.
 
@@ -69,24 +68,24 @@ def least_squares(
     return _searched(lambda at: _improved(residual, at[0], args), (at, _is_stationary(at)))[0].x
 
 
-def _searched(step: Callable[[Any], Any], begin: Any) -> Any:
+def _searched(step: Callable[[PyTree], PyTree], begin: PyTree) -> PyTree:
     """Take steps until the search has ended, as the last entry of what they return says, or so many are taken."""
     unfinished = lambda carry: ~carry[0][-1] & (carry[1] < _STEPS)  # noqa: E731
     return jax.lax.while_loop(unfinished, lambda carry: (step(carry[0]), carry[1] + 1), (begin, jnp.zeros((), int)))[0]
 
 
 @lru_cache(maxsize=64)
-def _step_of(residual: Residual) -> Callable[..., Any]:
+def _step_of(residual: Residual) -> Callable[..., tuple[Array, ...]]:
     """A step that remembers no Jacobian: its structural zeros are known where it is computed."""
 
-    def step(x: Array, damping: Array, growth: Array, args: Any) -> tuple[Array, ...]:
+    def step(x: Array, damping: Array, growth: Array, args: PyTree) -> tuple[Array, ...]:
         at, ended = _improved(residual, begun(residual, x, damping, growth, args), args)
         return at.x, at.damping, at.growth, ended
 
     return step
 
 
-def with_jacobian(residual: Residual, x: Float[Array, " n"], args: Any) -> tuple[Array, Array]:
+def with_jacobian(residual: Residual, x: Float[Array, " n"], args: PyTree) -> tuple[Array, Array]:
     """Return a residual and its Jacobian, by one evaluation in forward mode."""
 
     def twice(x: Array) -> tuple[Array, Array]:
@@ -97,7 +96,7 @@ def with_jacobian(residual: Residual, x: Float[Array, " n"], args: Any) -> tuple
     return r, J
 
 
-def begun(residual: Residual, x: Array, damping: Array, growth: Array, args: Any) -> Point:
+def begun(residual: Residual, x: Array, damping: Array, growth: Array, args: PyTree) -> Point:
     """Return a search at a point."""
     return Point(x, *with_jacobian(residual, x, args), damping, growth)
 
@@ -113,7 +112,7 @@ def better(at: Point, there: Point, predicted: Scalar) -> Point:
     return Point(x, r, J, damping, growth)
 
 
-def _improved(residual: Residual, at: Point, args: Any) -> tuple[Point, Bool[Array, ""]]:
+def _improved(residual: Residual, at: Point, args: PyTree) -> tuple[Point, Bool[Array, ""]]:
     """Take one step; return whether the search has ended, too."""
     rounding = float(jnp.finfo(at.x.dtype).eps)
     g, A = at.J.T @ at.r, at.J.T @ at.J

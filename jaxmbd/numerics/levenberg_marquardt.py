@@ -17,6 +17,10 @@ Appl. Math. 172 (2004).
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.arrays import Number
 
 GROWTH = 2.0  # factor of the damping at the first rejected step; it doubles with each in a row
 LARGEST_DAMPING = 1e16  # relative to the diagonal of `Jᵀ J`: then no step, however short, reduces the sum of squares
@@ -36,6 +40,6 @@ def judged(
     return accepted, lib.where(accepted, followed, damping * growth), lib.where(accepted, GROWTH, 2 * growth)
 
 
-def held(x: Any, gradient: Any, lower: Any, upper: Any) -> Any:
+def held(x: Array | np.ndarray, gradient: Array | np.ndarray, lower: Number, upper: Number) -> Any:
     """Return True for variables on a bound, across which the gradient pushes them; of `jax.numpy` or `numpy`."""
     return ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))

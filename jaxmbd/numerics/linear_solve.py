@@ -1,12 +1,12 @@
 """Linear solves whose derivatives reuse the factor, numerical rank, and elimination with pivoting."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.arrays import Scalar, at_rows
@@ -107,7 +107,7 @@ RANK_BY_SVD_ROWS = 40  # whether rows are dependent, which each motion asks at i
 MARGIN_BY_SVD_ROWS = 400  # how near a position is to a singular one, which is asked once, and only if a motion stopped
 
 
-def tolerance_of_rank(dtype: Any) -> float:
+def tolerance_of_rank(dtype: DTypeLike) -> float:
     """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-7, or
     1e-5 in single precision."""
     return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))

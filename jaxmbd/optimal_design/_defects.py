@@ -86,11 +86,11 @@ def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Ar
         at = equations.at(time, q)
         return placement(at, size), at.coordinate(input, scales.speeds * along)[1]
 
-    def running(carry: Any) -> Array:
+    def running(carry: tuple[Array, ...]) -> Array:
         _, _, step, count, _, _, returned = carry
         return (count < _POINTS) & ~returned & (step > _LEAST)
 
-    def advance(carry: Any) -> Any:
+    def advance(carry: tuple[Array, ...]) -> tuple[Array, ...]:
         q, along, step, count, placed, drive, returned = carry
         predicted = equations.at(time, q).perturbed(step * scales.speeds * along)
         later = corrected(predicted)
@@ -119,7 +119,7 @@ def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Ar
     return placed, drive, count, returned
 
 
-def _off(point: Any, a: Any, b: Any) -> Any:
+def _off(point: Array, a: Array, b: Array) -> Array:
     """Return the distance of a point from the segment between two others, as a share of its length."""
     length = jnp.linalg.norm(b - a) + 1e-300
     share = jnp.clip(jnp.sum((point - a) * (b - a)) / length**2, 0.0, 1.0)

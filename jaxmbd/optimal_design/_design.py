@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
+from jaxmbd.arrays import Number
 from jaxmbd.checks import check_callable, check_count, check_flags
 from jaxmbd.errors import check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
-from jaxmbd.optimal_design._limits import TOLERANCE, Margin, limits_of, margin_of
+from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import Multipliers, by_constraint, multipliers_of
 from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve
 from jaxmbd.optimal_design._problem import (
@@ -44,7 +46,7 @@ class Start:
     verdict: str
     objective: float
     violation: float
-    values: dict[str, Any]
+    values: dict[str, PyTree]
     steps: int
 
 
@@ -63,7 +65,7 @@ class Design:
     If no start keeps all constraints, the values are those of the least violation.
     """
 
-    values: dict[str, Any]
+    values: dict[str, PyTree]
     objective: float
     mechanism: Mechanism
     constraints: tuple[Margin, ...]
@@ -98,9 +100,9 @@ class Design:
 
 
 def design(
-    objective: Callable[[Mechanism], Any],
+    objective: Callable[[Mechanism], Number],
     variables: Free,
-    constraints: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, Limit] | None = None,
     *,
     mechanism: Mechanism | Build,
     starts: int = 16,
@@ -204,12 +206,12 @@ def _least_squares_verdict(search: Search, steps: int) -> str:
     return "converged" if is_stationary else "stopped: no step reduces the objective, whose gradient is not zero"
 
 
-def _residual_vector(x: Any, problem: Problem) -> Any:
+def _residual_vector(x: Array, problem: Problem) -> Array:
     return jnp.ravel(residuals(x, problem))
 
 
 def _in_batches(
-    residual: Callable[..., Any], problem: Problem, searches: list[Search], steps: int, report: Callable[[str], None],
+    residual: Callable[..., Array], problem: Problem, searches: list[Search], steps: int, report: Callable[[str], None],
     what: str, least_gain: float,
 ) -> None:  # fmt: skip
     """Reduce residuals from all starts side by side; one by one if an analysis raises in place of returning NaN.

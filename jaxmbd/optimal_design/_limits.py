@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_instance, check_mapping, check_some
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.user_functions import user_array
@@ -39,11 +39,11 @@ class Limit(eqx.Module):
         >>> reach = mbd.Limit(lambda m: mbd.closure_error(m, {"rod.x": 0.4}), upper=1e-12, scale=1.0, unit="m²")
     """
 
-    function: Callable[[Any], Any]
-    lower: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
-    upper: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
-    equals: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
-    scale: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    function: Callable[[Any], Number]
+    lower: Array | None = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    upper: Array | None = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    equals: Array | None = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    scale: Array | None = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
     unit: str = eqx.field(static=True, default="")
 
     def __check_init__(self) -> None:
@@ -69,7 +69,7 @@ class Limit(eqx.Module):
         largest = jnp.max(jnp.stack([jnp.where(jnp.isfinite(size), size, 0.0) for size in sizes]))
         return jnp.where(largest > 0, largest, 1.0)
 
-    def value(self, name: str, mechanism: Any) -> Float[Array, " k"]:
+    def value(self, name: str, mechanism: object) -> Float[Array, " k"]:
         """Return the quantity as a vector."""
         value = user_array(f"Constraint {name!r}", "function", self.function, mechanism, takes="mechanism")
         return jnp.ravel(value).astype(jnp.result_type(float))
@@ -119,7 +119,7 @@ class Limit(eqx.Module):
 Limits = dict[str, Limit]
 
 
-def limits_of(what: str, constraints: Mapping[str, Any] | None) -> Limits:
+def limits_of(what: str, constraints: Mapping[str, Limit] | None) -> Limits:
     """Check constraints by name."""
     check_mapping(f"{what}: constraints", constraints, "{'reach': Limit(function, lower=0.5)}")
     for name, limit in (constraints or {}).items():
@@ -166,6 +166,6 @@ def margin_of(name: str, limit: Limit, value: np.ndarray, slopes: np.ndarray | N
     return Margin(name, value, text, least * size, is_active, kept, limit.unit)
 
 
-def _shown(end: Any) -> str:
+def _shown(end: object) -> str:
     values = np.ravel(np.asarray(end))
     return f"{values[0]:.6g}" if np.ptp(values) == 0 else f"{values.min():.6g} … {values.max():.6g}"

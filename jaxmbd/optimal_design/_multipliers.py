@@ -13,13 +13,12 @@ Problems* (1995), ch. 23.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize as spo
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from jaxmbd.optimal_design._limits import ON_BOUND
 from jaxmbd.optimal_design._problem import Point, Problem
@@ -42,7 +41,7 @@ class Multipliers:
     """
 
     constraints: dict[str, np.ndarray]
-    bounds: dict[str, Any]
+    bounds: dict[str, PyTree]
     residual: float
     unique: bool
 

@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize as spo
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jaxmbd.optimal_design._limits import TOLERANCE
 from jaxmbd.optimal_design._problem import Point, Problem, linearised
@@ -91,11 +91,11 @@ class _Evaluation:
         return lambda x: _finite(getattr(self.at(x)[1], part)) / (self.size if part == "objective" else 1.0)
 
 
-def _is_finite(values: Any) -> bool:
+def _is_finite(values: object) -> bool:
     return all(bool(np.isfinite(row).all()) for row in jax.tree.leaves(values))
 
 
-def _finite(values: Any) -> np.ndarray:
+def _finite(values: Array | np.ndarray) -> np.ndarray:
     """Return values in which those that are not finite are zero: the objective tells SciPy that the point is bad."""
     return np.where(np.isfinite(values), values, 0.0)
 
@@ -125,7 +125,7 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     bounds = spo.Bounds(np.asarray(variables.lower), np.asarray(variables.upper))  # pyright: ignore[reportArgumentType]
     precision = {"ftol": _PRECISION} if method == "slsqp" else {"xtol": _PRECISION, "gtol": 1e-9}
 
-    def count(*_: Any) -> None:
+    def count(*_: object) -> None:
         search.steps += 1
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -146,7 +146,7 @@ def _size_of(objective: float, slopes: Float[np.ndarray, " n"]) -> float:
     return abs(objective) if abs(objective) > _NOTHING * steepest else steepest or 1.0
 
 
-def _slsqp_text(found: Any) -> str:
+def _slsqp_text(found: spo.OptimizeResult) -> str:
     if found.success:
         return "converged"
     if found.status == 9:

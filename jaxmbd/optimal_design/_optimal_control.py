@@ -17,14 +17,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.multiple_shooting import StateChart
 from jaxmbd.analyses.simulation.settings import Integration, Settings, chosen_integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.arrays import as_float
+from jaxmbd.arrays import Number, Numbers, as_float
 from jaxmbd.checks import (
     check_callable,
     check_count,
@@ -92,7 +92,7 @@ class Control:
         return head + f"\nMultipliers of the end: {costs}" * bool(costs) + f"\n\n{self.design!r}"
 
 
-_Motion = tuple[Mechanism, Solution, Mapping[str, Any]]  # of all segments, and the values of all variables
+_Motion = tuple[Mechanism, Solution, Mapping[str, PyTree]]  # of all segments, and the values of all variables
 
 
 class _Shooting(eqx.Module):
@@ -104,7 +104,7 @@ class _Shooting(eqx.Module):
     integration: Integration
     chart: StateChart
 
-    def motion(self, mechanism: Mechanism, values: Mapping[str, Any]) -> _Motion:
+    def motion(self, mechanism: Mechanism, values: Mapping[str, PyTree]) -> _Motion:
         """Return a mechanism with the motion of all segments, side by side."""
 
         def one(ts: Array, guess: Array, x: Array) -> Solution:
@@ -141,7 +141,7 @@ class _WithEfforts:
     def __init__(self, mechanism: Mechanism, names: tuple[str, ...], samples: tuple[float, ...]) -> None:
         self.mechanism, self.names, self.samples = mechanism, names, samples
 
-    def __call__(self, values: Mapping[str, Any]) -> Mechanism:
+    def __call__(self, values: Mapping[str, PyTree]) -> Mechanism:
         mechanism, known = self.mechanism, inputs(self.mechanism)
         for name in (name for name in self.names if name not in known):
             mechanism = eqx.tree_at(lambda m, name=name: m[name].force.values, mechanism, values[name])
@@ -161,9 +161,9 @@ class _WithEfforts:
 class _OfMechanism(eqx.Module):
     """A function of a mechanism as one of its motion."""
 
-    function: Callable[[Mechanism], Any]
+    function: Callable[[Mechanism], Number]
 
-    def __call__(self, motion: _Motion) -> Any:
+    def __call__(self, motion: _Motion) -> Number:
         return self.function(motion[0])
 
 
@@ -195,7 +195,7 @@ class _Squares(eqx.Module):
 def optimal_control(
     mechanism: Mechanism,
     start: State,
-    efforts: Mapping[str, Any],
+    efforts: Mapping[str, object],
     end: Mapping[str, float],
     *,
     coordinates: Iterable[str],
@@ -204,9 +204,9 @@ def optimal_control(
     steps_per_segment: int = 50,
     samples_per_segment: int = 10,
     integration: Integration | None = None,
-    objective: Callable[[Mechanism], Any] | None = None,
-    constraints: Mapping[str, Any] | None = None,
-    guess: Mapping[str, Any] | None = None,
+    objective: Callable[[Mechanism], Number] | None = None,
+    constraints: Mapping[str, Limit] | None = None,
+    guess: Mapping[str, Numbers] | None = None,
     starts: int = 1,
     seed: int = 0,
     method: Method = "slsqp",
@@ -293,7 +293,7 @@ def optimal_control(
 
 
 def _check(
-    efforts: Any, end: Any, duration: Any, objective: Any, counts: Mapping[str, Any], seed: Any
+    efforts: object, end: Any, duration: object, objective: object, counts: Mapping[str, object], seed: object
 ) -> None:  # fmt: skip
     """Raise unless the arguments are of the right kinds."""
     for name, count in counts.items():
@@ -312,7 +312,7 @@ def _check(
 
 
 def _control(
-    found: Design, shooting: _Shooting, end: Mapping[str, Any], tables: Mapping[str, Table], steps: int
+    found: Design, shooting: _Shooting, end: Mapping[str, Number], tables: Mapping[str, Table], steps: int
 ) -> Control:  # fmt: skip
     """Return the result of a search, with the motion integrated as a whole."""
     grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], steps + 1)
@@ -369,7 +369,7 @@ def _settled(integration: Integration, dt: float) -> Integration:
     return replace(integration, solver=RungeKutta4() if solver is None else solver, dt0=dt)
 
 
-def _range(name: str, bounds: Any) -> Box | Unbounded:
+def _range(name: str, bounds: object) -> Box | Unbounded:
     if bounds is None:
         return Unbounded()
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -381,7 +381,7 @@ def _range(name: str, bounds: Any) -> Box | Unbounded:
 
 
 def _guessed(
-    mechanism: Mechanism, start: State, names: tuple[str, ...], end: Mapping[str, Any], guess: Mapping[str, Any],
+    mechanism: Mechanism, start: State, names: tuple[str, ...], end: Mapping[str, Number], guess: Mapping[str, Numbers],
     segments: int,
 ) -> Float[Array, "nodes k"]:  # fmt: skip
     """Return guessed values of the coordinates at the ends of all segments, from the start on."""

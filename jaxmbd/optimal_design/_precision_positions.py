@@ -7,7 +7,6 @@ decide on the assembly mode.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,7 +17,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates, random_starts
 from jaxmbd.analyses.assembly.position_solve import closure, is_reading, rows_of, shape_of
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.arrays import as_float
+from jaxmbd.arrays import Numbers, as_float
 from jaxmbd.checks import check_finite, check_mapping, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known
@@ -58,7 +57,7 @@ class Task(eqx.Module):
 
 
 def task_of(
-    mechanism: Mechanism, follow: Mapping[str, Any], input: str, timing: Any, free_zeros: Iterable[str]
+    mechanism: Mechanism, follow: Mapping[str, Numbers], input: str, timing: Numbers | None, free_zeros: Iterable[str]
 ) -> Task:
     """Check the precision positions of a mechanism.
 
@@ -90,7 +89,7 @@ def task_of(
     return Task(values, exact, scales, size, input, zeros)
 
 
-def _values(mechanism: Mechanism, bodies: list[str], name: str, given: Any) -> Array:
+def _values(mechanism: Mechanism, bodies: list[str], name: str, given: Numbers) -> Array:
     """Return the values of one name as an array, a row for each position."""
     value = as_float(given)
     if name in bodies:

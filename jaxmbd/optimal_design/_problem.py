@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Number, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import Limits
@@ -26,12 +26,12 @@ class Problem(eqx.Module):
     name; by default the mechanism.
     """
 
-    objective: Callable[[Any], Any]
+    objective: Callable[[Any], Number]
     variables: Variables
     limits: Limits
-    subject: Callable[[Mechanism, dict[str, Any]], Any] = lambda mechanism, values: mechanism
+    subject: Callable[[Mechanism, dict[str, PyTree]], PyTree] = lambda mechanism, values: mechanism
 
-    def at(self, x: Float[Array, " n"]) -> Any:
+    def at(self, x: Float[Array, " n"]) -> PyTree:
         """Return the subject at a point."""
         return self.subject(self.variables.mechanism(x), self.variables.values(x))
 
@@ -52,7 +52,7 @@ def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
     return _residuals(problem, problem.at(x))
 
 
-def _residuals(problem: Problem, subject: Any) -> Array:
+def _residuals(problem: Problem, subject: PyTree) -> Array:
     return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 

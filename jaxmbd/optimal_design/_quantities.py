@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.arrays import Function, Point, Scalar, as_float
+from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
 from jaxmbd.checks import check_finite, check_instance, check_number
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
@@ -116,7 +116,7 @@ def _holding_effort(at: Configuration, coordinate: str) -> Scalar:
     return least_norm(rows.T, -speeds * at.force(still))[-1]
 
 
-def crank_margins(ground: Any, crank: Any, coupler: Any, rocker: Any) -> Float[Array, "3"]:
+def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number) -> Float[Array, "3"]:
     """Return three lengths that are all positive if the crank of a four-bar turns round while the rocker swings.
 
     `(k + r − g − c,  g + r − c − k,  g + k − c − r)`, Grashof's condition with the crank as the shortest link
@@ -143,7 +143,7 @@ def crank_margins(ground: Any, crank: Any, coupler: Any, rocker: Any) -> Float[A
     return jnp.where(least > 0, margins, jnp.minimum(margins, least))
 
 
-def _over(mechanism: Mechanism, motion: State | Solution, of: Function, *arguments: Any) -> Array:
+def _over(mechanism: Mechanism, motion: State | Solution, of: Function, *arguments: PyTree) -> Array:
     """Return a function of the position, at a state or at all times of a solution."""
     check_instance("motion", motion, (State, Solution), "a State, or a Solution of kinematics or simulate")
     t = motion.t if isinstance(motion, State) else jnp.asarray(motion.ts)
@@ -151,7 +151,7 @@ def _over(mechanism: Mechanism, motion: State | Solution, of: Function, *argumen
 
 
 @cached_on_disk
-def _values(mechanism: Mechanism, t: Array, q: Array, of: Function, arguments: tuple[Any, ...]) -> Array:
+def _values(mechanism: Mechanism, t: Array, q: Array, of: Function, arguments: tuple[PyTree, ...]) -> Array:
     equations = Equations(mechanism)
     one = lambda t, q: of(equations.at(t, q), *arguments)  # noqa: E731
     return jax.vmap(one)(t, q) if t.ndim else one(t, q)

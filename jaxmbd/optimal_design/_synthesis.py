@@ -2,23 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates
 from jaxmbd.analyses.assembly.position_solve import closed
+from jaxmbd.arrays import Numbers
 from jaxmbd.checks import check_count, check_flags
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._defects import defect_of
-from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
+from jaxmbd.optimal_design._limits import Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
@@ -47,7 +47,7 @@ class Candidate:
     number: int
     verdict: str
     error: float
-    values: dict[str, Any]
+    values: dict[str, PyTree]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Synthesis:
     - `candidates`: all searches with their verdicts, those without defects first; `outcome`: why the search ended.
     """
 
-    values: dict[str, Any]
+    values: dict[str, PyTree]
     mechanism: Mechanism
     error: float
     largest: float
@@ -101,13 +101,13 @@ class Synthesis:
 def synthesise(
     mechanism: Mechanism | Build,
     variables: Free,
-    follow: Mapping[str, Any],
+    follow: Mapping[str, Numbers],
     *,
     input: str,
-    timing: Any = None,
+    timing: Numbers | None = None,
     free_zeros: Iterable[str] = (),
     full_turn: bool = False,
-    constraints: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, Limit] | None = None,
     starts: int = 128,
     seed: int = 0,
     progress: bool = True,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import as_float
+from jaxmbd.arrays import Number, as_float
 from jaxmbd.checks import check_callable, check_count, check_finite, check_mapping
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -72,8 +72,8 @@ class Tolerances:
 
 
 def tolerance_analysis(
-    quantity: Callable[[Mechanism], Any],
-    tolerances: Mapping[str, Any],
+    quantity: Callable[[Mechanism], Number],
+    tolerances: Mapping[str, Number],
     *,
     mechanism: Mechanism | Build,
     variables: Free | None = None,
@@ -148,7 +148,7 @@ def tolerance_analysis(
     )  # fmt: skip
 
 
-def _widths(variables: Variables, tolerances: Mapping[str, Any]) -> Float[Array, " n"]:
+def _widths(variables: Variables, tolerances: Mapping[str, Number]) -> Float[Array, " n"]:
     """Return the tolerance of each number of the variables."""
     start = variables.parameters.start
     names = [name for name in sorted(start) for _ in flat(start[name])]  # as JAX sorts dictionaries
@@ -163,17 +163,17 @@ def _widths(variables: Variables, tolerances: Mapping[str, Any]) -> Float[Array,
     return jnp.asarray([float(tolerances[name]) for name in names], variables.start.dtype)
 
 
-def _quantity(quantity: Callable[[Mechanism], Any], variables: Variables, x: Array) -> Array:
+def _quantity(quantity: Callable[[Mechanism], Number], variables: Variables, x: Array) -> Array:
     return user_array("tolerance_analysis", "quantity", quantity, variables.mechanism(x), takes="mechanism")
 
 
 @eqx.filter_jit
-def _linear(quantity: Callable[[Mechanism], Any], variables: Variables, x: Array) -> tuple[Array, Array]:
+def _linear(quantity: Callable[[Mechanism], Number], variables: Variables, x: Array) -> tuple[Array, Array]:
     """Return the quantity and its derivatives by the physical values."""
     slopes = jax.jacfwd(lambda x: _quantity(quantity, variables, x))(x)
     return _quantity(quantity, variables, x), slopes / jnp.broadcast_to(variables.scale, slopes.shape)
 
 
 @eqx.filter_jit
-def _all(quantity: Callable[[Mechanism], Any], variables: Variables, x: Float[Array, "samples n"]) -> Array:
+def _all(quantity: Callable[[Mechanism], Number], variables: Variables, x: Float[Array, "samples n"]) -> Array:
     return jax.vmap(lambda x: _quantity(quantity, variables, x))(x)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_mapping
@@ -53,11 +53,11 @@ class Variables(eqx.Module):
         """Return the physical value of each number."""
         return self.shift + self.scale * x
 
-    def values(self, x: Float[Array, " n"]) -> dict[str, Any]:
+    def values(self, x: Float[Array, " n"]) -> dict[str, PyTree]:
         """Return the physical values by name."""
         return self.named(self.physical(x))
 
-    def named(self, numbers: Float[Array, " n"]) -> dict[str, Any]:
+    def named(self, numbers: Float[Array, " n"]) -> dict[str, PyTree]:
         """Return one number for each variable by their names."""
         return ravel_pytree(self.parameters.start)[1](numbers)
 
@@ -133,7 +133,7 @@ def variables_of(what: str, mechanism: Mechanism | Build, given: Free) -> Variab
     return variables
 
 
-def _ranged(name: str, variable: Any) -> Any:
+def _ranged(name: str, variable: object) -> Any:
     """Return a pair of bounds as a range."""
     try:
         return Box(*variable) if isinstance(variable, tuple | list) and len(variable) == 2 else variable

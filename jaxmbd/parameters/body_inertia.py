@@ -8,15 +8,15 @@ the other entries of the Cholesky factor of `Σ`.
 Sources: Wensing, Kim and Slotine, IEEE Robotics and Automation Letters 3 (2018); Rucker and Wensing, ibid. 7 (2022).
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.arrays import Function, as_float, is_concrete
 from jaxmbd.checks import check_instance, check_number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker, AbstractMovingMarker
@@ -95,7 +95,7 @@ class CentreOfMass(AbstractPlace):
         return jnp.zeros(mechanism.space.dim, _body(part, mechanism, self.body).mass.dtype)
 
     def replaced(self, mechanism: Mechanism, value: Array) -> Mechanism:
-        def moved(node: Any) -> Any:
+        def moved(node: PyTree) -> PyTree:
             if not isinstance(node, AbstractMarker) or node.body != self.body:
                 return node
             if isinstance(node, AbstractMovingMarker):
@@ -108,7 +108,7 @@ class CentreOfMass(AbstractPlace):
 class _Displaced(eqx.Module):
     """A motion with a constant displacement."""
 
-    motion: Any
+    motion: Function
     by: Array
 
     def __call__(self, t: Array) -> Array:
@@ -181,7 +181,7 @@ class NearInertia(AbstractPrior):
         return np.asarray(packed(np.trace(sigma) * np.eye(3) - sigma))
 
 
-def _body(part: str, mechanism: Mechanism, name: str) -> Any:
+def _body(part: str, mechanism: Mechanism, name: str) -> AbstractBody:
     body = mechanism[name]
     check_instance(f"{part}: {name!r}", body, AbstractBody, "a body of the mechanism")
     return body

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
+from jaxtyping import PyTree
 
-from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.arrays import Function, Number, Scalar, as_float
 from jaxmbd.checks import check_instance, check_law, check_mapping
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.driver import Driver, check_continuous
@@ -74,7 +75,7 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
     return units | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
 
 
-def with_inputs(mechanism: Mechanism, signals: Mapping[str, Any]) -> Mechanism:
+def with_inputs(mechanism: Mechanism, signals: Mapping[str, Function | Number]) -> Mechanism:
     """Return the mechanism with signals `u(t)` added to its inputs.
 
     Each signal is added to what is there: to the effort of a motor, to the motion of a driver, to the value of a
@@ -130,7 +131,7 @@ def resolved(mechanism: Mechanism, name: str) -> tuple[str, ...]:
     return names
 
 
-def check_signal(mechanism: Mechanism, name: str, signal: Any) -> None:
+def check_signal(mechanism: Mechanism, name: str, signal: Function | Number) -> None:
     """Raise unless a signal is a number or a function of time that returns one, as smooth as the input asks for, and
     unless the force that it may become can have its name."""
     part = f"Input {name!r}"
@@ -148,7 +149,7 @@ def check_signal(mechanism: Mechanism, name: str, signal: Any) -> None:
         )
 
 
-def with_signals(mechanism: Mechanism, signals: Iterable[tuple[str, Any]]) -> Mechanism:
+def with_signals(mechanism: Mechanism, signals: Iterable[tuple[str, Function | Number]]) -> Mechanism:
     """Return the mechanism with signals, by the names of inputs over time, unchecked."""
     forces, drivers = list(mechanism.forces), list(mechanism.drivers)
     for name, signal in signals:
@@ -170,7 +171,7 @@ class InputPlace(AbstractPlace):
     def value(self, part: str, mechanism: Mechanism) -> Scalar:
         return as_float(0.0)
 
-    def replaced(self, mechanism: Mechanism, value: Any) -> Mechanism:
+    def replaced(self, mechanism: Mechanism, value: PyTree) -> Mechanism:
         return with_signals(mechanism, [(self.name, value)])
 
 
@@ -191,14 +192,14 @@ def _receives(part: Any, name: str) -> bool:
     return part.name == _force_name(name) and _own_field(part) is not None
 
 
-def _has_input(part: Any, component: str) -> bool:
+def _has_input(part: object, component: str) -> bool:
     if component == "effort" and isinstance(part, AbstractJointForce):
         return True
     bare = part.without_inputs if isinstance(part, JointForceWithInputs) else part
     return (type(bare), component) in _FIELDS
 
 
-def _own_field(part: Any) -> str | None:
+def _own_field(part: object) -> str | None:
     """The field of signals in a force that only consists of them."""
     for field in ("force", "torque"):
         law = getattr(part, field, None)
@@ -207,7 +208,7 @@ def _own_field(part: Any) -> str | None:
     return None
 
 
-def _own_force(mechanism: Mechanism, name: str, signal: Any) -> AbstractJointForce | Force:
+def _own_force(mechanism: Mechanism, name: str, signal: Function | Number) -> AbstractJointForce | Force:
     """A force that consists of one signal: on a body, or along a coordinate."""
     owner, _, component = name.partition(".")
     bodies, space = {body.name: body for body in mechanism.bodies}, mechanism.space
@@ -220,7 +221,7 @@ def _own_force(mechanism: Mechanism, name: str, signal: Any) -> AbstractJointFor
     return Force(_force_name(name), bodies[owner].at(), torque=FunctionWithInputs((signal,), axis=axis))
 
 
-def _with_signal(part: Any, component: str, signal: Any) -> Any:
+def _with_signal(part: Any, component: str, signal: Function | Number) -> Any:
     """A force or driver with one more signal."""
     if isinstance(part, JointForceWithInputs):
         if component == "effort":

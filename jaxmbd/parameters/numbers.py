@@ -6,16 +6,17 @@ number of that array. In a pattern `*` stands for any text and `?` for one chara
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
-from jaxmbd.arrays import as_float, constant, is_concrete
+from jaxmbd.arrays import Numbers, as_float, constant, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_mapping, checked_names
 from jaxmbd.docstrings import units_of
 from jaxmbd.errors import MechanismError, shown, unknown
@@ -37,6 +38,8 @@ class Field:
     name: str
 
 
+Key: TypeAlias = Field | Hashable
+
 # A pose is a guess for the assembly, and the four numbers of a rotation depend on one another: who means them names
 # them; no pattern does.
 _UNLISTED = {Field("pose"), Field("rotation")}
@@ -50,9 +53,9 @@ _UNSPELLED = Field("without_inputs")
 class Path:
     """A function from a mechanism to what is at a place in it; equal for equal places."""
 
-    keys: tuple[Any, ...]
+    keys: tuple[Key, ...]
 
-    def __call__(self, tree: Any) -> Any:
+    def __call__(self, tree: PyTree) -> PyTree:
         for key in self.keys:
             tree = getattr(tree, key.name) if isinstance(key, Field) else tree[key]
         return tree
@@ -66,7 +69,7 @@ class Number:
     """
 
     name: str
-    path: tuple[Any, ...]
+    path: tuple[Key, ...]
     index: tuple[int, ...] | None = None
 
     def array(self, mechanism: Mechanism) -> Any:
@@ -80,7 +83,7 @@ class Number:
             return array
         return constant(np.asarray(array)[self.index]) if is_concrete(array) else array[self.index]
 
-    def written(self, array: Any, value: Any) -> Any:
+    def written(self, array: Array | np.ndarray, value: Array | np.ndarray | float) -> Array | np.ndarray | float:
         """Return the array with another value of the number."""
         if self.index is None:
             return value
@@ -97,9 +100,9 @@ class Number:
     @property
     def is_inertia(self) -> bool:
         """True if its array is the inertia of a body."""
-        return self.path[0].name == "bodies" and self.path[-1] == Field("inertia")
+        return self.path[0] == Field("bodies") and self.path[-1] == Field("inertia")
 
-    def is_symmetric(self, array: Any) -> bool:
+    def is_symmetric(self, array: Array | np.ndarray) -> bool:
         """True if its array is a symmetric matrix."""
         return self.is_inertia and np.ndim(array) == 2
 
@@ -137,7 +140,7 @@ class NamedNumbers(dict[str, Any]):
 
     units: Mapping[str, str]
 
-    def __init__(self, values: Mapping[str, Any], units: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, PyTree], units: Mapping[str, str]) -> None:
         self.update(values)
         self.units = units
 
@@ -185,7 +188,7 @@ def numbers(mechanism: Mechanism, names: str | Iterable[str] = "*") -> NamedNumb
     return NamedNumbers({one.name: one.value(mechanism) for one in listed}, units)
 
 
-def with_numbers(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
+def with_numbers(mechanism: Mechanism, values: Mapping[str, Numbers]) -> Mechanism:
     """Return the mechanism with other values of some of its numbers, checked as when its parts were made.
 
     It is differentiable with respect to the values, and works under `jit`, `vmap` and `grad`; each number keeps its
@@ -222,7 +225,7 @@ def with_numbers(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
     return changed
 
 
-def replaced(mechanism: Mechanism, changes: Iterable[tuple[Number, Any]]) -> Mechanism:
+def replaced(mechanism: Mechanism, changes: Iterable[tuple[Number, PyTree]]) -> Mechanism:
     """Return the mechanism with other values of numbers, unchecked."""
     leaves, structure = jax.tree.flatten(mechanism)
     numbered = jax.tree.unflatten(structure, range(len(leaves)))
@@ -232,16 +235,16 @@ def replaced(mechanism: Mechanism, changes: Iterable[tuple[Number, Any]]) -> Mec
     return jax.tree.unflatten(structure, leaves)
 
 
-def check_part(part: Any) -> None:
+def check_part(part: object) -> None:
     """Raise, as its constructor does, if a part cannot have its numbers."""
     for kind in type(part).__mro__:
         if "__check_init__" in vars(kind):
             kind.__check_init__(part)
 
 
-def check_apart(owners: Iterable[tuple[str, Any, tuple[int, ...] | None]]) -> None:
+def check_apart(owners: Iterable[tuple[str, Hashable, tuple[int, ...] | None]]) -> None:
     """Raise if two names stand for one number, given what each takes: an array, and an index in it or None."""
-    taken: dict[Any, dict[tuple[int, ...] | None, str]] = {}
+    taken: dict[Hashable, dict[tuple[int, ...] | None, str]] = {}
     for name, array, index in owners:
         known = taken.setdefault(array, {})
         for other, owner in known.items():
@@ -286,7 +289,7 @@ def names_of(mechanism: Mechanism, name: str) -> tuple[str, ...]:
     return tuple(one.name for one in find(mechanism, name))
 
 
-def find_node(mechanism: Mechanism, name: str) -> tuple[Any, ...] | None:
+def find_node(mechanism: Mechanism, name: str) -> tuple[Key, ...] | None:
     """Return the path to an array, a function, or a module with arrays of this name; None if there is none."""
     for path, owner, called in _owners(mechanism):
         for keys, _ in _flattened(owner) if name.startswith(f"{called}.") else ():
@@ -303,7 +306,7 @@ def numbers_of(mechanism: Mechanism) -> dict[str, Number]:
     return {one.name: one for array in short for one in array.elements(mechanism)}
 
 
-def _owners(mechanism: Mechanism) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
+def _owners(mechanism: Mechanism) -> Iterator[tuple[tuple[Key, ...], Any, str]]:
     """The path to each part, the part, and the first word of names in it; `speeds` is that of generalized speeds."""
     for group in ("bodies", "joints", "drivers", "forces", "sensors"):
         for k, part in enumerate(getattr(mechanism, group)):
@@ -312,7 +315,7 @@ def _owners(mechanism: Mechanism) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
         yield (Field("speeds"),), mechanism.speeds, "speeds"
 
 
-def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, Any]]:
+def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, PyTree]]:
     """The leaves of all parts that the name or pattern may belong to, with their names."""
     literal = re.split(r"[*?]", name, maxsplit=1)[0]
     for path, owner, called in _owners(mechanism):
@@ -321,7 +324,7 @@ def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, Any]]:
                 yield Number(called + _spelled(keys), (*path, *keys)), value
 
 
-def _flattened(owner: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _flattened(owner: PyTree) -> Iterator[tuple[tuple[Key, ...], PyTree]]:
     """The leaves of a part with their keys."""
     for path, value in jax.tree_util.tree_flatten_with_path(owner)[0]:
         named, indexed = jax.tree_util.GetAttrKey, jax.tree_util.SequenceKey
@@ -329,12 +332,12 @@ def _flattened(owner: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
         yield tuple(keys), value
 
 
-def _spelled(keys: Iterable[Any]) -> str:
+def _spelled(keys: Iterable[Key]) -> str:
     spelled = (key for key in keys if key != _UNSPELLED)
     return "".join(f".{key.name}" if isinstance(key, Field) else f"[{key}]" for key in spelled)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, jax.Array | np.ndarray) and jnp.issubdtype(value.dtype, jnp.floating)
 
 
@@ -378,7 +381,7 @@ def _unresolved(mechanism: Mechanism, name: str, count: int) -> MechanismError:
     return unknown(_KIND, name, _known(mechanism))
 
 
-def _listed(what: str, names: Any) -> tuple[str, ...]:
+def _listed(what: str, names: object) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else checked_names(what, names, "*.mass")
 
 

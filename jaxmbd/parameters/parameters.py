@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
-from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_mapping, check_some, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -27,8 +27,8 @@ from jaxmbd.parameters.priors import AbstractPrior
 from jaxmbd.parameters.ranges import AbstractRange, Unbounded
 from jaxmbd.user_functions import call_user
 
-Build = Callable[[dict[str, Any]], Mechanism]
-Free: TypeAlias = Mapping[str, Any] | Sequence[str]  # how free parameters are declared: by name, or names alone
+Build = Callable[[dict[str, PyTree]], Mechanism]
+Free: TypeAlias = Mapping[str, object] | Sequence[str]  # how free parameters are declared: by name, or names alone
 
 
 class Parameter(eqx.Module):
@@ -50,7 +50,7 @@ class Parameter(eqx.Module):
     """
 
     where: Where | AbstractPlace | None = None
-    start: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    start: PyTree = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
     within: AbstractRange = Unbounded()
     unit: str = eqx.field(default="", static=True)
     prior: AbstractPrior | None = None
@@ -83,16 +83,16 @@ class Parameters(eqx.Module):
     mechanism: Mechanism | None
     build: Build | None = eqx.field(static=True)
     free: dict[str, Parameter]
-    start: dict[str, Any]
+    start: dict[str, PyTree]
     inputs: dict[str, AbstractPlace]
     order: tuple[str, ...] = eqx.field(static=True)  # the names as the user has listed them; JAX sorts dictionaries
-    fixed: dict[str, Any] = eqx.field(default_factory=dict)
+    fixed: dict[str, PyTree] = eqx.field(default_factory=dict)
 
-    def unit_of_length(self, own: Mapping[str, Any]) -> Any:
+    def unit_of_length(self, own: Mapping[str, PyTree]) -> Scalar | np.floating | np.ndarray:
         """Return the unit of length [m] that suits the mechanism at the start, with an experiment's own values."""
         return unit_of_length(self.mechanism_at({**self.start, **own}))
 
-    def mechanism_at(self, values: Mapping[str, Any]) -> Mechanism:
+    def mechanism_at(self, values: Mapping[str, PyTree]) -> Mechanism:
         """Return the mechanism for physical values of the parameters, and for inputs."""
         if self.build is not None:
             takes = "{" + ", ".join(map(repr, values)) + "}"
@@ -108,7 +108,7 @@ class Parameters(eqx.Module):
             mechanism = place.replaced(mechanism, value)
         return mechanism
 
-    def _whole(self, name: str, value: Any) -> Any:
+    def _whole(self, name: str, value: PyTree) -> PyTree:
         """The value of a parameter with what a module holds beside its numbers."""
         start = self.free[name].start if name in self.free else None
         return value if start is None or eqx.is_array(start) else eqx.combine(value, start)
@@ -120,23 +120,23 @@ class Parameters(eqx.Module):
             return place.labels(name, start)
         return labels(name, flat(start).size, place.components if isinstance(place, AbstractPlace) else ())
 
-    def physical(self, u: Mapping[str, Any]) -> dict[str, Any]:
+    def physical(self, u: Mapping[str, PyTree]) -> dict[str, PyTree]:
         """Return the physical values of numbers of the search, for those parameters that are in `u`."""
         return self._mapped(lambda within, x, start: within.physical(x, start), u)
 
-    def unconstrained(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def unconstrained(self, values: Mapping[str, PyTree]) -> dict[str, PyTree]:
         """Return the numbers of the search of physical values, for those parameters that are in `values`."""
         return self._mapped(lambda within, x, start: within.unconstrained(x, start), values)
 
     def _mapped(
-        self, mapped: Callable[[AbstractRange, Array, Array], Array], values: Mapping[str, Any]
-    ) -> dict[str, Any]:
+        self, mapped: Callable[[AbstractRange, Array, Array], Array], values: Mapping[str, PyTree]
+    ) -> dict[str, PyTree]:
         return {
             name: jax.tree.map(lambda x, start, f=self.free[name]: mapped(f.within, x, start), value, self.start[name])
             for name, value in values.items()
         }
 
-    def slopes(self, name: str, u: Any) -> list[Array]:
+    def slopes(self, name: str, u: PyTree) -> list[Array]:
         """Return the derivatives of the physical values of one parameter by its numbers of the search, for each of its
         arrays `(n,)`, or `(n, n)` where its numbers depend on one another."""
         of = self.free[name].within.slopes
@@ -145,7 +145,7 @@ class Parameters(eqx.Module):
         )
         return jax.tree.leaves(slopes)
 
-    def bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def bounds(self) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
         """Return the least and the largest numbers of the search of all parameters."""
         least, largest = (
             {
@@ -213,7 +213,7 @@ def _by_name(what: str, given: Any, example: str) -> dict[str, Any]:
     return dict(given or {})
 
 
-def _parameter(name: str, given: Any) -> Parameter:
+def _parameter(name: str, given: object) -> Parameter:
     if given is None or isinstance(given, AbstractRange):
         return Parameter(within=Unbounded() if given is None else given)
     if isinstance(given, Parameter):
@@ -230,7 +230,7 @@ def _placed(mechanism: Mechanism, name: str, parameter: Parameter) -> dict[str, 
     """A parameter with its place; one for each number if it is declared by a pattern alone."""
     where = parameter.where
     if where is None and is_pattern(name):
-        places: dict[str, Any] = {one.name: Named((one,), False) for one in find(mechanism, name)}
+        places: dict[str, AbstractPlace] = {one.name: Named((one,), False) for one in find(mechanism, name)}
     elif where is None and parameter.start is None and "." not in name:
         raise MechanismError(
             f"Free parameter {name!r} needs a place or a start value: Parameter('part.number'), or a function "
@@ -252,7 +252,7 @@ def _is_number(mechanism: Mechanism, name: str) -> bool:
         return False
 
 
-def _input(mechanism: Any, name: str, where: Any) -> AbstractPlace:
+def _input(mechanism: Any, name: str, where: Where) -> AbstractPlace:
     """The place of an input, which may take a function or a module there; or the input over time of that name."""
     if isinstance(where, str) and where in inputs_of(mechanism) and find_node(mechanism, where) is None:
         return InputPlace(where)
@@ -268,14 +268,14 @@ def _places(free: Mapping[str, Parameter]) -> dict[str, Any]:
     return {name: parameter.where for name, parameter in free.items()}
 
 
-def check_within(what: str, parameter: Parameter, value: Any) -> None:
+def check_within(what: str, parameter: Parameter, value: PyTree) -> None:
     """Raise, beginning with `what`, unless a value lies inside the range of its parameter."""
     for leaf in jax.tree.leaves(value):
         if not parameter.within.contains(np.asarray(leaf)):
             raise MechanismError(f"{what} {np.asarray(leaf)}, outside its range {parameter.within}.")
 
 
-def _start(mechanism: Any, name: str, parameter: Parameter) -> Any:
+def _start(mechanism: Mechanism | Build, name: str, parameter: Parameter) -> PyTree:
     """Return the starting value of a parameter."""
     place: Any = parameter.where
     if isinstance(place, str):
@@ -291,7 +291,7 @@ def _start(mechanism: Any, name: str, parameter: Parameter) -> Any:
     return value if parameter.start is None else start_like(name, parameter.start, value)
 
 
-def start_like(name: str, start: Any, value: Any) -> Any:
+def start_like(name: str, start: PyTree, value: PyTree) -> PyTree:
     """Return a starting value, a number for all leaves or a tree of its own, as a tree like `value`."""
     numbers = _numbers(name, start)
     if eqx.is_array(numbers) and (numbers.ndim == 0 or not eqx.is_array(value)):
@@ -305,7 +305,7 @@ def start_like(name: str, start: Any, value: Any) -> Any:
     return numbers
 
 
-def _numbers(name: str, start: Any) -> Any:
+def _numbers(name: str, start: PyTree) -> PyTree:
     """The floating-point numbers of a starting value, which may be a module."""
     numbers = eqx.filter(as_float(start), eqx.is_inexact_array)
     if not jax.tree.leaves(numbers):
@@ -313,6 +313,6 @@ def _numbers(name: str, start: Any) -> Any:
     return numbers
 
 
-def flat(value: Any) -> np.ndarray:
+def flat(value: PyTree) -> np.ndarray:
     """Return all numbers of a parameter as one vector."""
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(value)])

@@ -2,12 +2,12 @@
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -15,7 +15,7 @@ from jaxmbd.parameters.labels import labels
 from jaxmbd.parameters.numbers import Number, Path, find, find_node, is_pattern, replaced
 from jaxmbd.user_functions import call_user
 
-Where = Callable[[Mechanism], Any] | str
+Where = Callable[[Mechanism], PyTree] | str
 
 # Of a symmetric matrix: the entries that are its numbers, and the number that is at each entry.
 ROWS, COLUMNS = np.array([0, 1, 2, 0, 0, 1]), np.array([0, 1, 2, 1, 2, 2])
@@ -34,11 +34,11 @@ class AbstractPlace(eqx.Module):
     components: ClassVar[tuple[str, ...]]
 
     @abc.abstractmethod
-    def value(self, part: str, mechanism: Mechanism) -> Any:
+    def value(self, part: str, mechanism: Mechanism) -> PyTree:
         """Return the value in the mechanism; `part` is named in errors."""
 
     @abc.abstractmethod
-    def replaced(self, mechanism: Mechanism, value: Any) -> Mechanism:
+    def replaced(self, mechanism: Mechanism, value: PyTree) -> Mechanism:
         """Return the mechanism with another value."""
 
 
@@ -47,9 +47,9 @@ class Leaves(AbstractPlace):
 
     is_last: ClassVar[bool] = False
     components: ClassVar[tuple[str, ...]] = ()
-    where: Callable[[Mechanism], Any]  # a leaf: problems that differ in their functions may be solved side by side
+    where: Callable[[Mechanism], PyTree]  # a leaf: problems that differ in their functions may be solved side by side
 
-    def value(self, part: str, mechanism: Mechanism) -> Any:
+    def value(self, part: str, mechanism: Mechanism) -> PyTree:
         selected = call_user(part, "where", self.where, mechanism, takes="mechanism")
         nodes = selected if isinstance(selected, tuple) else (selected,)
         leaves = {id(leaf) for leaf in jax.tree.leaves(mechanism)}
@@ -65,19 +65,19 @@ class Leaves(AbstractPlace):
             raise MechanismError(f"{part} points at {nodes[0]!r}, which holds no numbers.")
         return value
 
-    def replaced(self, mechanism: Mechanism, value: Any) -> Mechanism:
+    def replaced(self, mechanism: Mechanism, value: PyTree) -> Mechanism:
         for k, node in enumerate(self._nodes(mechanism)):
             # A value of a parameter holds numbers alone, that of an input may be a whole module.
             new = eqx.combine(value, node) if _same_structure(value, node) else value
             mechanism = eqx.tree_at(lambda m, k=k: self._nodes(m)[k], mechanism, new)
         return mechanism
 
-    def _nodes(self, mechanism: Mechanism) -> tuple[Any, ...]:
+    def _nodes(self, mechanism: Mechanism) -> tuple[PyTree, ...]:
         selected = self.where(mechanism)
         return selected if isinstance(selected, tuple) else (selected,)
 
 
-def _same_structure(value: Any, node: Any) -> bool:
+def _same_structure(value: PyTree, node: PyTree) -> bool:
     numbers = eqx.filter(node, eqx.is_inexact_array)
     return jax.tree.structure(value) == jax.tree.structure(numbers)
 
@@ -93,20 +93,20 @@ class Named(AbstractPlace):
     numbers: tuple[Number, ...] = eqx.field(static=True)
     is_pattern: bool = eqx.field(static=True)
 
-    def value(self, part: str, mechanism: Mechanism) -> Any:
+    def value(self, part: str, mechanism: Mechanism) -> PyTree:
         values = {one.name: one.value(mechanism) for one in self.numbers}
         values = {one.name: packed(x) if one.is_symmetric(x) else x for one, x in self._with(values)}
         return values if self.is_pattern else values[self.numbers[0].name]
 
-    def replaced(self, mechanism: Mechanism, value: Any) -> Mechanism:
+    def replaced(self, mechanism: Mechanism, value: PyTree) -> Mechanism:
         values = value if self.is_pattern else {self.numbers[0].name: value}
         matrices = {one.name for one in self.numbers if one.is_symmetric(one.value(mechanism))}
         return replaced(mechanism, [(one, unpacked(x) if one.name in matrices else x) for one, x in self._with(values)])
 
-    def _with(self, values: dict[str, Any]) -> list[tuple[Number, Any]]:
+    def _with(self, values: dict[str, PyTree]) -> list[tuple[Number, PyTree]]:
         return [(one, values[one.name]) for one in self.numbers]
 
-    def labels(self, name: str, value: Any) -> list[str]:
+    def labels(self, name: str, value: PyTree) -> list[str]:
         """Return the labels of the numbers of its value, in the order of JAX, which sorts dictionaries."""
         if not self.is_pattern:
             return labels(name, np.size(value), _components(self.numbers[0], value))
@@ -121,12 +121,12 @@ class Named(AbstractPlace):
         return units.pop() if len(units) == 1 else ""
 
 
-def _components(of: Number, value: Any) -> tuple[str, ...]:
+def _components(of: Number, value: PyTree) -> tuple[str, ...]:
     is_packed = of.index is None and of.is_inertia and np.size(value) > 1
     return _COMPONENTS if is_packed else ()
 
 
-def place_of(part: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
+def place_of(part: str, where: object, mechanism: Mechanism) -> AbstractPlace:
     """Return the place that a name, a pattern or a function stands for; `part` is named in errors.
 
     A name without an index may lead to a function or to a module with arrays, such as a network, as a function may.
@@ -148,7 +148,7 @@ def place_of(part: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
     return Leaves(where)
 
 
-def place_of_number(part: str, field: str, where: Any, mechanism: Mechanism) -> AbstractPlace:
+def place_of_number(part: str, field: str, where: object, mechanism: Mechanism) -> AbstractPlace:
     """Return the place of one number; `part` and its `field` are named in errors.
 
     **Raises:** `MechanismError`, as `place_of`, and for a place that holds anything but one number.
@@ -165,7 +165,7 @@ def place_of_number(part: str, field: str, where: Any, mechanism: Mechanism) -> 
     return place
 
 
-def packed(matrix: Any) -> Any:
+def packed(matrix: Array) -> Array:
     """Return the six numbers of a symmetric matrix, `xx, yy, zz, xy, xz, yz`."""
     return matrix[ROWS, COLUMNS]
 

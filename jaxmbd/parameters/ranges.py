@@ -1,7 +1,6 @@
 """Ranges of parameters: smooth maps from all real numbers to the values that are allowed, or bounds of the search."""
 
 import abc
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -103,7 +102,7 @@ class Unbounded(AbstractElementwiseRange):
     """All real values, scaled so that the optimiser works with numbers near one: by `scale`, in the parameter's unit,
     or by the starting value if no scale is given, or by one if that is zero."""
 
-    scale: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    scale: Array | None = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
 
     def __check_init__(self) -> None:
         if self.scale is not None:
@@ -123,7 +122,7 @@ class Unbounded(AbstractElementwiseRange):
         one = 1.0 if self.scale is None else float(self.scale)
         return start + WIDTH * np.where(start == 0, one, np.abs(start)) * draws.standard_normal(start.shape)
 
-    def _scale(self, start: Any) -> Array:
+    def _scale(self, start: Array | np.ndarray) -> Array:
         if self.scale is not None:
             return jnp.asarray(self.scale, jnp.result_type(start))
         size = jnp.max(jnp.abs(start), initial=0.0)

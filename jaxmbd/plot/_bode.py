@@ -1,12 +1,12 @@
 """`bode`: the frequency response of a linearised mechanism."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
+from jaxmbd.arrays import Numbers
 from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
@@ -23,7 +23,7 @@ def bode(
     outputs: str | Sequence[str] | None = None,
     inputs: str | Sequence[str] | None = None,
     *,
-    frequencies: Any = None,
+    frequencies: Numbers | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> tuple[Axes, Axes]:
     """Plot frequency responses: gain and phase from inputs to outputs over the frequency.

@@ -26,7 +26,7 @@ def channels(
     names: str | Iterable[str],
     *,
     axes: Axes | Sequence[Axes] | None = None,
-    measured: Mapping[str, Any] | None = None,
+    measured: Mapping[str, object] | None = None,
     panels: Literal["unit", "name"] = "unit",
 ) -> tuple[Axes, ...]:
     """Plot named quantities of a motion against time.

@@ -1,13 +1,12 @@
 """`draw`: a picture of a mechanism at one position."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.assembly.multistart import guessed
-from jaxmbd.arrays import Number, as_float
+from jaxmbd.arrays import Number, Numbers, as_float
 from jaxmbd.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
@@ -20,11 +19,11 @@ from jaxmbd.state.state import State
 
 def draw(
     mechanism: Mechanism,
-    q: Any = None,
+    q: State | Numbers | None = None,
     *,
     axes: Axes | None = None,
     t: Number | None = None,
-    reactions: Mapping[str, Any] | None = None,
+    reactions: Mapping[str, Numbers] | None = None,
     labels: bool = False,
     elev: Number | None = None,
     azim: Number | None = None,

@@ -45,7 +45,7 @@ class FittedAxes(Axes3D):
     Their bounding box is that of the figure; otherwise notebooks, which crop figures to it, would show the empty rest.
     """
 
-    def get_tightbbox(self, renderer: Any = None, **_: Any) -> Bbox:
+    def get_tightbbox(self, renderer: object = None, **_: object) -> Bbox:
         """The figure's box [pixels]."""
         figure = self.get_figure(root=True)
         assert figure is not None

@@ -1,7 +1,5 @@
 """Sizes of text, and the frame of all diagrams."""
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,7 +26,7 @@ def new_figure(width: float, height: float) -> Figure:
     return plt.figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
-def tidy(axes: Axes, **labels: Any) -> None:
+def tidy(axes: Axes, **labels: str) -> None:
     """Apply the common frame: thin spines on the left and below, small ticks, labels of one size."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

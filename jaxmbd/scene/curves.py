@@ -1,7 +1,7 @@
 """Curves of a motion as data: named quantities over time in panels, and samples that were measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(
-    solution: Solution, names: str | Iterable[str], measured: Mapping[str, Any], panels: Literal["unit", "name"]
+    solution: Solution, names: str | Iterable[str], measured: Mapping[str, object], panels: Literal["unit", "name"]
 ) -> list[Panel]:
     """Named quantities of a motion in panels, one for each unit or one for each name.
 
@@ -68,7 +68,7 @@ def component_label(name: str, k: int, count: int) -> str:
     return f"{name}.{'xyz'[k]}" if count <= 3 else f"{name}[{k}]"
 
 
-def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, Any]) -> dict[str, Samples]:
+def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, object]) -> dict[str, Samples]:
     samples = {}
     for name, data in measured.items():
         if name not in names:

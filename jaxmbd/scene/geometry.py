@@ -1,16 +1,16 @@
 """The geometry of a mechanism over a motion: outlines of its bodies, and the size of the symbols."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
+from jaxmbd.arrays import Numbers
 from jaxmbd.errors import unknown
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.flexible import frames_of
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism, Part
 from jaxmbd.model.sensor import AbstractSensor, Point
 from jaxmbd.planar import Torque
 from jaxmbd.scene.motion import Place, place_of, poses_of
@@ -39,7 +39,7 @@ class Geometry:
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
 
-    def __init__(self, mechanism: Mechanism, ts: Any, qs: Any, size: float | None = None) -> None:
+    def __init__(self, mechanism: Mechanism, ts: Numbers, qs: Numbers, size: float | None = None) -> None:
         self.mechanism, self.dim = mechanism, mechanism.space.dim
         self.motion = poses_of(mechanism, ts, qs)
         places = [self.place(marker) for part in drawn_parts(mechanism) for marker in markers_of(part)]
@@ -58,7 +58,7 @@ class Geometry:
         self.size = symbol_size(extent, lengths) if size is None else size
         self.flat = [spread(corners, _FLAT * self.size) for corners in self.corners]
 
-    def place(self, marker: Any) -> Place:
+    def place(self, marker: AbstractMarker) -> Place:
         """The place of a marker."""
         return place_of(self.mechanism, marker)
 
@@ -146,14 +146,14 @@ def symbol_size(extent: float, lengths: Sequence[float]) -> float:
     return max(min(size, _SHARE_OF_BODY * float(np.median(lengths))), _SMALLEST * size)
 
 
-def drawn_parts(mechanism: Mechanism) -> Iterable[Any]:
+def drawn_parts(mechanism: Mechanism) -> Iterable[Part]:
     """The parts whose markers define the outlines of bodies."""
     yield from mechanism.joints
     yield from mechanism.forces
     yield from (sensor for sensor in mechanism.sensors if isinstance(sensor, Point))
 
 
-def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
+def markers_of(part: object) -> tuple[AbstractMarker, ...]:
     """The markers at which a joint, force or sensor is drawn; none for parts without markers.
 
     The marker of a torque's reaction is left out: only its angle matters.

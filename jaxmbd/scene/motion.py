@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import Numbers
 from jaxmbd.checks import check_instance
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
@@ -108,7 +109,7 @@ def facing(direction: np.ndarray) -> Float[np.ndarray, "dim dim"]:
 # --- from coordinates -----------------------------------------------------------------------------------
 
 
-def as_coordinates(q: Any) -> np.ndarray:
+def as_coordinates(q: object) -> np.ndarray:
     """Coordinates, or those of a state, as a NumPy array of floats."""
     try:
         return np.asarray(q.q if isinstance(q, State) else q, dtype=float)
@@ -118,7 +119,7 @@ def as_coordinates(q: Any) -> np.ndarray:
         ) from error
 
 
-def poses_at(mechanism: Mechanism, ts: Any, qs: Any) -> Float[np.ndarray, "times frames pose"]:
+def poses_at(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Float[np.ndarray, "times frames pose"]:
     """The frames of `Poses` as numbers, at times `(times,)` [s] and coordinates `(times, nq)`, which are checked."""
     qs, space = as_coordinates(qs), mechanism.space
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
@@ -161,7 +162,7 @@ def _compiled_offsets(markers: tuple[AbstractMovingMarker, ...], ts: Array) -> A
     return jax.vmap(lambda t: jnp.stack([marker.at_time(t).position for marker in markers]))(ts)
 
 
-def poses_of(mechanism: Mechanism, ts: Any, qs: Any) -> Poses:
+def poses_of(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Poses:
     """The frames at times `(times,)` [s] and coordinates `(times, nq)`."""
     poses, dim = poses_at(mechanism, ts, qs), mechanism.space.dim
     if dim == 3 and not np.any(poses[..., 3:], axis=-1).all():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.mechanism import Joint
 from jaxmbd.model.sensor import Point
 from jaxmbd.planar import PinInSlot, SpringDamper
 from jaxmbd.scene import planar, spatial
@@ -41,7 +42,7 @@ def pieces_of(geometry: Geometry) -> list[Piece]:
     return pieces
 
 
-def symbol(geometry: Geometry, part: Any) -> list[Piece]:
+def symbol(geometry: Geometry, part: object) -> list[Piece]:
     """The pieces of a joint, driver or force; none for parts without a position, such as gravity.
 
     A joint without a symbol of its own is drawn as broken lines from its first marker to the others.
@@ -73,7 +74,7 @@ def _is_marked(geometry: Geometry, place: Place) -> bool:
     return is_centre or _is_at(geometry, place, geometry.mechanism.joints)
 
 
-def _is_at(geometry: Geometry, place: Place, joints: Iterable[Any]) -> bool:
+def _is_at(geometry: Geometry, place: Place, joints: Iterable[Joint]) -> bool:
     places = [geometry.place(marker) for joint in joints for marker in markers_of(joint)]
     return any(geometry.coincide(place, other) for other in places)
 

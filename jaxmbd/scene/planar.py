@@ -1,6 +1,7 @@
 """The pieces of parts in the plane: lines and filled outlines."""
 
 from collections.abc import Callable
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,7 @@ def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     def damper(length: float) -> np.ndarray:
         return dashpot(length, 0.8 * size, 2.6 * size)
 
-    def beside(length: float, shape: Any, offset: float) -> np.ndarray:
+    def beside(length: float, shape: Callable[[float], np.ndarray], offset: float) -> np.ndarray:
         """A shape with a sideways offset between short stubs at both ends."""
         stub = min(0.9 * size, 0.15 * length) if offset else 0.0
         inner = moved(shape(length - 2 * stub), stub, offset)
@@ -295,7 +296,7 @@ def _torque(geometry: Geometry, force: Torque) -> list[Piece]:
     return [Piece(force.name, geometry.place(force.on), shape, INK, layer=PIN_LAYER, **look)]
 
 
-SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
+SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], ...] = (
     (Revolute | PointConstraint, _revolute),
     (Rod, _rod),
     (Prismatic, _slider),

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
-from jaxmbd.arrays import Number, as_float
+from jaxmbd.arrays import Number, Numbers, as_float
 from jaxmbd.checks import check_finite
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
@@ -181,7 +181,7 @@ def _described(mechanism: Mechanism, names: Sequence[str]) -> str:
     return text if len(text) <= _LONG else "reactions of " + ", ".join(names)
 
 
-def checked_reactions(mechanism: Mechanism, reactions: Mapping[str, Any]) -> dict[str, Forces]:
+def checked_reactions(mechanism: Mechanism, reactions: Mapping[str, Numbers]) -> dict[str, Forces]:
     """The user's reactions [N] at one time, by name, as components `(1, dim)`."""
     for name in reactions:
         acting_marker(mechanism, name)

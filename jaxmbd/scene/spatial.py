@@ -1,6 +1,7 @@
 """The pieces of parts in space: surfaces of bars, hulls, balls, cylinders and boxes."""
 
 from collections.abc import Callable
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ def _homokinetic(geometry: Geometry, joint: ConstantVelocity) -> list[Piece]:
     return [_ball(geometry, joint.name, geometry.place(joint.b)), *rings]
 
 
-def _slide(geometry: Geometry, joint: Any) -> list[Piece]:
+def _slide(geometry: Geometry, joint: Prismatic | Cylindrical | Screw | PointOnLine) -> list[Piece]:
     """A block, sleeve, nut or ball on a rail along z of the first marker; the rail is as long as the travel."""
     a, b, size, name = geometry.place(joint.a), geometry.place(joint.b), geometry.size, joint.name
     width, length = _SLEEVE[0] * size, _SLEEVE[1] * size
@@ -364,7 +365,7 @@ def _turning_arrow(axis: np.ndarray, radius: float, thick: float) -> Faces:
     return joined(tube(line, thick), head) @ facing(axis).T
 
 
-SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
+SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], ...] = (
     (Revolute, _revolute),
     (Spherical | PointConstraint, _spherical),
     (Universal, _cross),

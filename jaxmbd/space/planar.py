@@ -1,7 +1,5 @@
 """The plane: a pose is `(x, y, theta)` of the centre of mass and `q̇ = v`."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -123,7 +121,7 @@ class Planar(AbstractSpace):
     def acceleration(self, inertia: Float[Array, "3"], effort: Float[Array, "3"]) -> Float[Array, "3"]:
         return effort / inertia
 
-    def gyroscopic(self, inertia: Any, twist: Float[Array, "3"]) -> Float[Array, "3"]:
+    def gyroscopic(self, inertia: object, twist: Float[Array, "3"]) -> Float[Array, "3"]:
         return jnp.zeros_like(twist)
 
     def to_centre(self, body: Frame, point: Float[Array, "2"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:

@@ -119,7 +119,7 @@ def _rotated(e: Quaternion, r: Vector) -> Vector:
     return r + 2 * cross(v, cross(v, r) + e[0] * r) / jnp.sum(e * e)
 
 
-def from_matrix(R: Any) -> Quaternion:
+def from_matrix(R: object) -> Quaternion:
     """The rotation of an orthogonal matrix, with `e0 ≥ 0`.
 
     `4 e eᵀ` is linear in `R`; the result is its row with the largest diagonal entry (at least 1), normalised.
@@ -290,7 +290,7 @@ def _of_axes(z: Vector, x: Vector) -> Quaternion:
     return from_matrix(jnp.stack([x, cross(z, x), z], axis=1))
 
 
-def as_rotation(value: Any) -> Quaternion:
+def as_rotation(value: object) -> Quaternion:
     """Normalised Euler parameters from Euler parameters `(4,)` or a rotation matrix `(3, 3)`.
 
     **Raises:** `MechanismError` if concrete values are not a rotation: zero Euler parameters, or a matrix that is not
@@ -356,14 +356,14 @@ def _floats(function: str, **arguments: tuple[Any, tuple[int, ...]]) -> list[Arr
     return arrays
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     """The leaves of nested lists or tuples."""
     if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
 
 
-def axis_numbers(part: str, axis: Any) -> Any:
+def axis_numbers(part: str, axis: object) -> Any:
     """The unit vector of an axis letter, `"x"` or `"-x"`; any other value unchanged."""
     if not isinstance(axis, str):
         return axis

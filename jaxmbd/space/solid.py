@@ -17,7 +17,7 @@ from jaxmbd.space import rotation as rotations
 _UNITS = {"density": "kg/m³", "mass": "kg"}
 
 
-def inertia_matrix(value: Any) -> Any:
+def inertia_matrix(value: object) -> Any:
     """The inertia matrix `(3, 3)` [kg m²] from principal moments `(3,)` or a matrix `(3, 3)`.
 
     Placeholders of tree maps are returned unchanged, as in `as_float`.
@@ -56,7 +56,7 @@ def possible_or_nan(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     return jnp.where(is_possible, inertia, jnp.nan)
 
 
-def positive_or_nan(number: Any, massless: Any = None) -> Any:
+def positive_or_nan(number: object, massless: object = None) -> Any:
     """Return a number as an array; a traced one as NaN if it is not positive. Zero is allowed where the inertia
     `massless` is zero as well; an inertia that may be zero is its own."""
     number = as_float(number)
@@ -66,7 +66,7 @@ def positive_or_nan(number: Any, massless: Any = None) -> Any:
     return jnp.where((number > 0) | is_zero, number, jnp.nan)
 
 
-def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
+def check_inertia(part: str, inertia: object, *, zero: bool = False) -> None:
     """Raise unless a concrete matrix `(3, 3)` [kg m²] can be the inertia of a body about its centre of mass.
 
     It must be symmetric and positive definite (with `zero`, semidefinite: points and lines), and no principal moment
@@ -165,7 +165,7 @@ class Solid(eqx.Module):
         )
         return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
 
-    def rotated(self, rotation: Any) -> "Solid":
+    def rotated(self, rotation: object) -> "Solid":
         """The solid rotated about the origin of its frame: `c → R c`, `J → R J Rᵀ`.
 
         **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.spatial.rotation`, or a rotation matrix `(3,
@@ -199,7 +199,7 @@ def _united(a: _Properties, b: _Properties) -> _Properties:
     return mass, J_a + J_b + m_a * m_b / mass * steiner, c_a + m_b / mass * d
 
 
-def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
+def mass_properties(part: str, mass: object, inertia: object) -> tuple[Any, Any]:
     """The mass and inertia of a body, from both values or from a solid in place of the mass."""
     if isinstance(mass, Solid):
         if inertia is not None:
@@ -317,7 +317,7 @@ def _ball(density: Scalar, radius: Scalar) -> tuple[Scalar, Float[Array, "3"]]:
     return mass, jnp.stack([2 / 5 * mass * radius**2] * 3)
 
 
-def _number(part: str, name: str, value: Any, unit: str) -> Any:
+def _number(part: str, name: str, value: object, unit: str) -> Any:
     """`value` as a float array (placeholders of tree maps unchanged); raise unless it is a scalar."""
     array = as_float(value)
     is_array = isinstance(array, Array)
@@ -329,7 +329,7 @@ def _number(part: str, name: str, value: Any, unit: str) -> Any:
     return array
 
 
-def _positive(part: str, **numbers: Any) -> list[Array]:
+def _positive(part: str, **numbers: object) -> list[Array]:
     """The numbers as arrays; raise unless each is a scalar and, if concrete, positive and finite."""
     arrays = []
     for name, value in numbers.items():

@@ -10,7 +10,8 @@ are those along the motion; `normalize` restores the constraint of redundant coo
 """
 
 import abc
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -85,6 +86,13 @@ def _half_product(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array,
 
 VECTOR, QUATERNION = VectorChart(), QuaternionChart()
 
+# The arguments of laws. `Any`, here and where two frames must be of one space: an override may not narrow a type, and a
+# law of the plane takes frames of the plane alone.
+Frames: TypeAlias = Sequence[Any]
+Rates: TypeAlias = Sequence[Any]  # with `position` and `angular`
+
+F = TypeVar("F", bound="AbstractFrame")
+
 
 class AbstractFrame(eqx.Module):
     """Position and orientation of a body or marker in the world; the argument of joint and force laws.
@@ -105,11 +113,11 @@ class AbstractFrame(eqx.Module):
         """Unit vector of the frame's last axis in the world: y in the plane, z in space."""
 
     @abc.abstractmethod
-    def compose(self, inner: Any) -> Any:
+    def compose(self, inner: Any) -> Self:
         """The world frame of `inner`, which is defined relative to this frame: `X_WA X_AB`."""
 
     @abc.abstractmethod
-    def inverse(self) -> Any:
+    def inverse(self) -> Self:
         """The inverse transform: the world relative to this frame."""
 
     @abc.abstractmethod
@@ -136,7 +144,7 @@ class AbstractFrame(eqx.Module):
         """The rotation [rad] from this frame to another, in this frame's axes: an angle, or a rotation vector."""
 
     @abc.abstractmethod
-    def perturbed(self, step: Array) -> Any:
+    def perturbed(self: F, step: Array) -> F:
         """The frame displaced by a step (a marker's rate times a time), exact to second order."""
 
     @abc.abstractmethod
@@ -167,7 +175,7 @@ class AbstractSpace(AbstractChart):
     down: eqx.AbstractVar[tuple[float, ...]]  # direction of a scalar gravity
 
     @abc.abstractmethod
-    def place(self, pose: Array) -> Any:
+    def place(self, pose: Array) -> AbstractFrame:
         """The frame of a body at a pose."""
 
     @abc.abstractmethod

@@ -13,10 +13,11 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
+from jax.stages import Wrapped
 
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.sweeps._outputs import Function, begun, compiled, name_of, values_of
@@ -51,7 +52,7 @@ class Chunks:
         return f"chunk {number} (variants {start} to {min(start + self.size, self.space.count) - 1})"
 
 
-def here(function: Function, run: Any, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
+def here(function: Function, run: Wrapped, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
     """Compute chunks in this process, side by side on all its devices, by `run`, the compiled function.
 
     A device begins the next chunk before the one that it has computed is given away, which may be written meanwhile.
@@ -127,7 +128,7 @@ def pickled(function: Function) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _unpickled(content: bytes) -> Callable[..., Any]:
+def _unpickled(content: bytes) -> Wrapped:
     return compiled(pickle.loads(content))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.stages import Wrapped
 
 from jaxmbd.engine.calls.disk_cache import digest_of_sources
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
@@ -23,7 +24,7 @@ _SAYS = {
 }
 
 
-def digests(function: Function, run: Any, space: Space, outputs: tuple[Output, ...], chunk: int) -> dict[str, Any]:
+def digests(function: Function, run: Wrapped, space: Space, outputs: tuple[Output, ...], chunk: int) -> dict[str, Any]:
     """The parts that determine a store, by name; numbers of the space and outputs each by their own.
 
     `run`: the function for a chunk, jitted; what it computes is its jaxpr, with the constants in it.
@@ -82,6 +83,6 @@ def differences(stored: dict[str, Any], given: dict[str, Any]) -> list[str]:
     return said
 
 
-def _shown(before: Any, now: Any) -> str:
+def _shown(before: object, now: object) -> str:
     """Values that say something to a reader; a digest does not."""
     return "" if len(str(now)) == 64 else f" ({before} in the store, {now} now)"

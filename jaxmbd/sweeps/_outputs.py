@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Compiled, Wrapped
+from jaxtyping import Array, PyTree
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError, unknown
@@ -17,7 +19,7 @@ from jaxmbd.state.state import State
 from jaxmbd.sweeps._space import RESERVED, Space
 from jaxmbd.user_functions import call_user
 
-Function: TypeAlias = Callable[[Any], Mapping[str, Any]]  # of a dictionary of numbers, or of a mechanism
+Function: TypeAlias = Callable[[Any], Mapping[str, PyTree]]  # of a dictionary of numbers, or of a mechanism
 
 RESULT, RESULT_TEXT = "result", "result_text"
 
@@ -35,10 +37,10 @@ class Output:
         return tuple(f"{self.name}_{k}" for k in range(len(self.shape)))
 
 
-class Numbers(dict[str, Any]):
+class Numbers(dict[str, Array]):
     """The numbers of one variant; a name that does not exist is an error that says which do."""
 
-    def __missing__(self, name: Any) -> Any:
+    def __missing__(self, name: object) -> NoReturn:
         raise unknown("number in the space of the sweep", name, self)
 
 
@@ -49,22 +51,22 @@ class OfMechanism:
     function: Function
     mechanism: Mechanism
 
-    def __call__(self, numbers: Mapping[str, Any]) -> Mapping[str, Any]:
+    def __call__(self, numbers: Mapping[str, PyTree]) -> Mapping[str, PyTree]:
         what, changed = f"sweep: {name_of(self.function)}", with_numbers(self.mechanism, numbers)
         return call_user(what, "function", self.function, changed, takes="mechanism")
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """What messages call a function."""
     if isinstance(function, OfMechanism):
         return name_of(function.function)
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def of_one(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def of_one(function: Function) -> Callable[[dict[str, Array]], dict[str, Array]]:
     """The function for one variant with its outputs as arrays, the verdict as an integer."""
 
-    def outputs(numbers: dict[str, Any]) -> dict[str, Any]:
+    def outputs(numbers: dict[str, Array]) -> dict[str, Array]:
         if isinstance(function, OfMechanism):
             found = function(numbers)
         else:
@@ -82,7 +84,7 @@ def of_one(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return outputs
 
 
-def _as_array(function: Function, name: Any, value: Any) -> Any:
+def _as_array(function: Function, name: object, value: Any) -> Array:
     if not isinstance(name, str) or not name or "/" in name or name.startswith((".", "__")):
         raise MechanismError(
             f"sweep: {name_of(function)} names an output {name!r}; names are non-empty strings without '/' that do not "
@@ -116,7 +118,7 @@ def _as_array(function: Function, name: Any, value: Any) -> Any:
     return array
 
 
-def _is_verdict(value: Any) -> bool:
+def _is_verdict(value: object) -> bool:
     return isinstance(value, RESULTS)
 
 
@@ -143,18 +145,18 @@ def _types_of_rows(space: Space, size: int) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
 
 
-def traced(run: Any, space: Space, size: int) -> Any:
+def traced(run: Wrapped, space: Space, size: int) -> Any:
     """The jaxpr of `run`, the jitted function for `size` variants."""
     return run.trace(_types_of_rows(space, size)).jaxpr
 
 
-def compiled(function: Function) -> Any:
+def compiled(function: Function) -> Wrapped:
     """The function for many variants at once, jitted."""
     return jax.jit(jax.vmap(of_one(function)))
 
 
 def begun(
-    run: Callable[..., Any], rows: dict[str, np.ndarray], size: int, device: Any = None
+    run: Wrapped | Compiled, rows: dict[str, np.ndarray], size: int, device: object = None
 ) -> Callable[[], dict[str, np.ndarray]]:
     """Begin to compute a chunk, on the given device; what is returned waits for its outputs.
 
@@ -166,7 +168,7 @@ def begun(
     return lambda: {name: np.asarray(x)[:count] for name, x in jax.device_get(found).items()}
 
 
-def values_of(run: Callable[..., Any], rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+def values_of(run: Wrapped | Compiled, rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
     """The outputs of a chunk, when they are there."""
     return begun(run, rows, size)()
 

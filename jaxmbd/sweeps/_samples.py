@@ -132,16 +132,16 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
     return draws
 
 
-def _named(ranges: Mapping[str, Any], points: np.ndarray) -> Samples:
+def _named(ranges: Mapping[str, object], points: np.ndarray) -> Samples:
     return {name: (VARIANT, points[:, k].copy()) for k, name in enumerate(ranges)}
 
 
-def _check_draw(what: str, count: Any, seed: Any) -> None:
+def _check_draw(what: str, count: object, seed: object) -> None:
     check_count(f"{what}: count", count, 1)
     check_count(f"{what}: seed", seed, 0, most=None)
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> bool:
     try:
         return isinstance(x, int | float | np.number) and not math.isnan(x)
     except OverflowError:  # a whole number beyond the range of floats

@@ -6,13 +6,14 @@ method takes steps of one number at a time: `mu_star` is the mean size of their 
 Source: Saltelli et al., *Global Sensitivity Analysis: The Primer* (2008), chapters 3 and 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_count, check_finite, check_mapping, checked_names
@@ -180,7 +181,7 @@ class LocalSensitivities:
 
         outputs, numbers, both = list(self.values), list(self.numbers), ("output", "number")
 
-        def entries(of: Any) -> list[list[Any]]:
+        def entries(of: Callable[[str, str], object]) -> list[list[object]]:
             return [[of(output, number) for number in numbers] for output in outputs]
 
         variables = {
@@ -226,7 +227,7 @@ def _with_unit(value: float, unit: str) -> str:
     return format_number(value) + f" {unit}" * (unit not in ("", "1"))
 
 
-def _of_mechanism(mechanism: Mechanism, names: Any) -> tuple[Mapping[str, Any], dict[str, str]]:
+def _of_mechanism(mechanism: Mechanism, names: object) -> tuple[Mapping[str, PyTree], dict[str, str]]:
     """The values of numbers by name, and their units; of names alone those that the mechanism has."""
     check_mechanism(mechanism)
     if isinstance(names, Mapping):
@@ -289,7 +290,7 @@ def local_sensitivities(
             raise MechanismError(f'local_sensitivities: the unit of {name!r} must be a text such as "m", got {unit!r}.')
     one = of_one(function)
 
-    def real(x: dict[str, Any]) -> tuple[Any, Any]:
+    def real(x: dict[str, Array]) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
         found = one(x)
         verdict = found.pop(RESULT, jnp.zeros((), jnp.int32))
         kept = {name: jnp.ravel(value) for name, value in found.items() if value.dtype.kind == "f"}

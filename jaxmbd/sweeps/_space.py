@@ -19,7 +19,7 @@ from jaxmbd.parameters.numbers import with_numbers
 if TYPE_CHECKING:
     import xarray as xr
 
-SpaceLike: TypeAlias = "Mapping[str, Any] | xr.Dataset"
+SpaceLike: TypeAlias = "Mapping[str, object] | xr.Dataset"
 
 RESERVED = {"result", "result_text", "done"}
 _KINDS = "biuf"  # booleans, integers, floats
@@ -136,7 +136,7 @@ def check_named(mechanism: Mechanism, space: Space) -> None:
             with_numbers(mechanism, {one.name: value})
 
 
-def _from_pair(name: Any, value: Any) -> Swept:
+def _from_pair(name: Any, value: object) -> Swept:
     """A number by its name: values, or a pair of one or several dimensions and values."""
     dims: Any = None
     if isinstance(value, tuple) and len(value) == 2 and _are_dims(value[0]):
@@ -153,13 +153,13 @@ def _from_pair(name: Any, value: Any) -> Swept:
     return Swept(name, dims, values)
 
 
-def _are_dims(value: Any) -> bool:
+def _are_dims(value: object) -> bool:
     return isinstance(value, str) or (
         isinstance(value, Sequence) and bool(value) and all(isinstance(x, str) for x in value)
     )
 
 
-def _numbers(name: Any, value: Any) -> np.ndarray:
+def _numbers(name: object, value: object) -> np.ndarray:
     try:
         values = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -187,7 +187,7 @@ def _from_dataset(given: Any) -> tuple[list[Swept], dict[str, Any]]:
     return parts, labels
 
 
-def grid(values: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
+def grid(values: Mapping[str, object]) -> dict[str, tuple[str, np.ndarray]]:
     """Return the space of all combinations of values, a dimension for each name.
 
     **Arguments:** `values`: the values by name.

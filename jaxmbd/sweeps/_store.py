@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -74,7 +74,7 @@ def _damaged(path: Path, fault: str) -> MechanismError:
 
 @contextmanager
 def opened(
-    path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, Any], overwrite: bool
+    path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, object], overwrite: bool
 ) -> Iterator[Store]:
     """Open the store of a sweep to write it, or create it with all arrays allocated.
 
@@ -196,7 +196,7 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _create(path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, Any]) -> None:
+def _create(path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, object]) -> None:
     """Create it beside its place, then rename it: at its place it is whole."""
     import zarr
 
@@ -235,7 +235,7 @@ def _allocate(
     dtype: np.dtype,
     pieces: tuple[int, ...],
     dims: tuple[str, ...],
-    attributes: dict[str, Any] | None = None,
+    attributes: Mapping[str, object] | None = None,
 ) -> Any:
     from zarr.codecs import ZstdCodec
 

@@ -1,7 +1,7 @@
 """`sweep`: one function of named numbers, for all variants of a space, in chunks that one compiled program computes."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -125,7 +125,7 @@ class Sweep:
         how = f"They are kept in {str(store.path)!r}: call sweep with the same arguments to continue."
         self._compute(store.done(), store.write, how)
 
-    def _compute(self, done: np.ndarray, put: Any, how_to_go_on: str) -> None:
+    def _compute(self, done: np.ndarray, put: Callable[[int, Values], None], how_to_go_on: str) -> None:
         """Compute the chunks that are not done, and give each to `put`."""
         missing, finished = np.flatnonzero(~done).tolist(), int(done.sum())
         rate = Rate(self.chunks, finished)
@@ -255,7 +255,7 @@ def labelled(space: Space, outputs: tuple[Output, ...], values: Values, function
     if code is not None:
         texts = np.asarray(result_texts(), dtype=object)  # references: the texts are long
         variables[RESULT_TEXT] = (space.dims, texts[code].reshape(space.shape))
-    numbers: dict[str, Any] = {one.name: (one.dims, one.values) for one in space.swept}
+    numbers: dict[str, tuple[tuple[str, ...], np.ndarray]] = {one.name: (one.dims, one.values) for one in space.swept}
     found = xr.Dataset(variables, coords={**space.labels, **numbers})
     failed = np.zeros(space.count, bool) if code is None else code != 0
     by_name = {x.name: _nan(values[x.name]) & ~failed for x in outputs}

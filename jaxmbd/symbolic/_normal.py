@@ -9,7 +9,7 @@ Coefficients are fractions, or floats where the graph has floats; a sum of float
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import gcd, isfinite, lcm
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jaxmbd.symbolic._ring import ONE, Monomial, Polynomial, Ring, TooLong, reduced, replacement, total_of, without
-from jaxmbd.symbolic._sympy import constant, converted, is_length, rules
+from jaxmbd.symbolic._sympy import Expression, constant, converted, is_length, rules
 from jaxmbd.symbolic.graph.node import COMPARISONS, Node, in_order
 from jaxmbd.symbolic.graph.number import FUNCTIONS, apply, number, twelfths_of_pi
 
@@ -33,7 +33,9 @@ _SMALL = 10  # the largest integer coefficient that may remain when a common fac
 _SIMPLE = 1000  # the largest denominator of a fraction that replaces a float
 
 
-def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[Sequence[str]] = ()) -> list[Any]:
+def normal_forms(
+    nodes: np.ndarray, symbols: Mapping[str, Expression], units: Sequence[Sequence[str]] = ()
+) -> list[Expression]:
     """The nodes as SymPy expressions in normal form, in the order of `nodes.flat`; None for those that are too long.
 
     **Arguments:** `nodes`; `symbols`, SymPy's expression for each symbol of the graph, by name; `units`, groups of
@@ -46,14 +48,15 @@ def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[
 class _Forms:
     """The polynomial of each node, or None if it would be too long, and its conversion to a SymPy expression."""
 
-    def __init__(self, order: list[Node], symbols: Mapping[str, Any], units: Sequence[Sequence[str]]) -> None:
+    def __init__(self, order: list[Node], symbols: Mapping[str, Expression], units: Sequence[Sequence[str]]) -> None:
         self._symbols, self._ring = symbols, Ring()
         self._polynomials: dict[Node, Polynomial | None] = {}
         self._sizes: dict[Node, int] = {}
-        self._memo: dict[Any, Any] = {}
-        self._atoms: dict[tuple[Any, ...], Any] = {}  # symbols that stand for expressions that are not polynomials
-        self._inside: dict[Any, tuple[str, tuple[Any, ...]]] = {}  # the operation of each atom and its arguments
-        self._angles: list[Any] = []
+        self._memo: dict[Hashable, Any] = {}
+        # Atoms are symbols that stand for expressions that are not polynomials: by their operations and arguments.
+        self._atoms: dict[tuple[Hashable, ...], Expression] = {}
+        self._inside: dict[Expression, tuple[str, tuple[Expression, ...]]] = {}
+        self._angles: list[Expression] = []
         self._waves: dict[int, tuple[str, int]] = {}  # generators that are the sine or cosine of an angle
         self._cluster: dict[int, int] = {}  # angles that occur in sums together have a common label
         for names in units:
@@ -65,7 +68,7 @@ class _Forms:
             except TooLong:
                 self._polynomials[node] = None
 
-    def written(self, node: Node) -> Any | None:
+    def written(self, node: Node) -> Expression | None:
         """The shortest known expression for a node; None if it is too long."""
         import sympy
 
@@ -82,7 +85,7 @@ class _Forms:
         polynomial = self._polynomials[node]
         return polynomial is not None and len(polynomial) <= _READABLE
 
-    def _unsimplified(self, node: Node) -> Any:
+    def _unsimplified(self, node: Node) -> Expression:
         return converted(in_order([node]), self._symbols, {})[node]
 
     # --- from nodes to polynomials ----------------------------------------------------------------------
@@ -133,7 +136,7 @@ class _Forms:
         atom = constant(node.value) if node.is_constant else self._atom(node.op, *inside)
         return {(self._ring.generator(atom, lambda: atom),): ONE}
 
-    def _argument(self, node: Node) -> Any:
+    def _argument(self, node: Node) -> Expression:
         import sympy
 
         if isinstance(node.value, bool):
@@ -165,7 +168,7 @@ class _Forms:
 
     # --- atoms: symbols for expressions that are not polynomials, whose conditions SymPy would keep rewriting ---
 
-    def _atom(self, op: str, *inside: Any) -> Any:
+    def _atom(self, op: str, *inside: Expression) -> Expression:
         """The symbol for an operation on expressions."""
         import sympy
 
@@ -180,7 +183,7 @@ class _Forms:
                 self._atoms["gt", atom, sympy.Integer(0)] = inside[0]  # a length is positive if its square is
         return self._atoms[op, *inside]
 
-    def _on_branch(self, expression: Any, condition: Any, branch: int) -> Any:
+    def _on_branch(self, expression: Expression, condition: Expression, branch: int) -> Expression:
         """An expression in which all selects on a condition are replaced by one branch: 1 if it is true, 2 if false."""
         key = ("given", expression, condition, branch)
         if key not in self._memo:
@@ -193,7 +196,7 @@ class _Forms:
             self._memo[key] = expression.xreplace(changes)
         return self._memo[key]
 
-    def _without_atoms(self, expression: Any) -> Any:
+    def _without_atoms(self, expression: Expression) -> Expression:
         """An expression with its atoms replaced by the expressions that they stand for."""
         changes = {}
         for atom in expression.free_symbols & self._inside.keys():
@@ -270,7 +273,7 @@ class _Forms:
 
     # --- from polynomials to expressions ----------------------------------------------------------------
 
-    def _shortest_expression(self, node: Node) -> Any:
+    def _shortest_expression(self, node: Node) -> Expression:
         """The shortest of several ways to write a polynomial."""
         import sympy
 
@@ -287,7 +290,7 @@ class _Forms:
             self._memo[key] = min(ways, key=sympy.count_ops)
         return self._memo[key]
 
-    def _sum(self, a: Polynomial) -> Any:
+    def _sum(self, a: Polynomial) -> Expression:
         """A sum with common factors taken out, and the rest multiplied out or grouped, whichever is shorter."""
         import sympy
 
@@ -330,7 +333,7 @@ class _Forms:
             terms += product.items()
         return total_of(terms)
 
-    def _collected(self, a: Polynomial, inside: set[int]) -> Any:
+    def _collected(self, a: Polynomial, inside: set[int]) -> Expression:
         """A polynomial grouped by the generators that are not `inside`."""
         import sympy
 
@@ -340,7 +343,7 @@ class _Forms:
             terms.append(self._terms({monomial: ONE}) * self._terms(factor) * self._terms(rest))
         return sympy.Add(*terms)
 
-    def _terms(self, a: Polynomial) -> Any:
+    def _terms(self, a: Polynomial) -> Expression:
         """A polynomial as a sum of its terms."""
         import sympy
 
@@ -348,7 +351,7 @@ class _Forms:
         return sympy.Add(*(sympy.Mul(_coefficient(c), *(write[g] for g in monomial)) for monomial, c in a.items()))
 
 
-def _coefficient(c: Fraction | float) -> Any:
+def _coefficient(c: Fraction | float) -> Expression:
     """A coefficient as a SymPy number; a computed float becomes a fraction only if its denominator is small."""
     exact = number(c)
     is_simple = isinstance(c, Fraction) or (isinstance(exact, Fraction) and exact.denominator <= _SIMPLE)
@@ -381,7 +384,7 @@ def _length(a: Polynomial) -> int:
     return sum(1 + len(monomial) for monomial in a)
 
 
-def _apply_operation(op: str, inside: list[Any]) -> Any:
+def _apply_operation(op: str, inside: list[Expression]) -> Expression:
     import sympy
 
     if op == "select":

@@ -4,7 +4,7 @@ A polynomial maps monomials to coefficients: fractions, or floats. A sum of floa
 Products are reduced immediately, so that cancelling terms never accumulate.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -29,13 +29,13 @@ class Ring:
         self.expressions: list[Any] = []  # the SymPy expression of each generator
         self.groups: list[Monomial] = []  # groups of generators whose squares add up to one
         self.bounded: set[int] = set()  # sines, cosines and Euler parameters
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[Hashable, int] = {}
         self._squares: dict[int, Polynomial] = {}
         self._reciprocals: dict[int, int] = {}
         self._reduced: dict[Monomial, Polynomial] = {}
         self._work = 0
 
-    def generator(self, key: Any, write: Callable[[], Any]) -> int:
+    def generator(self, key: Hashable, write: Callable[[], object]) -> int:
         """The index of the generator with this key; `write()` returns the expression of a new one."""
         if key not in self._numbers:
             self.expressions.append(write())
@@ -74,7 +74,7 @@ class Ring:
         return self._reduced[monomial]
 
 
-def total_of(terms: Any) -> Polynomial:
+def total_of(terms: Iterable[tuple[Monomial, Fraction | float]]) -> Polynomial:
     """The sum of terms `(monomial, coefficient)`, in which monomials may repeat."""
     total: Polynomial = {}
     for monomial, c in terms:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmbd.checks import check_instance
 from jaxmbd.engine.binding.ldlt_primitive import FORMULAS
@@ -20,7 +21,7 @@ from jaxmbd.errors import MechanismError, is_one_of, needs, unknown
 from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy
-from jaxmbd.symbolic._sympy import to_sympy
+from jaxmbd.symbolic._sympy import Expression, Matrix, to_sympy
 from jaxmbd.symbolic._system import System, Where
 from jaxmbd.symbolic.graph.node import Graph, Node
 from jaxmbd.symbolic.graph.trace import TracedGraph, trace
@@ -79,10 +80,10 @@ def _symbol(name: str) -> str:
     return f"{_SHORT.get(component, component)}_{clean}"
 
 
-def _piece(name: str, meaning: str) -> "cached_property[Any]":
+def _piece(name: str, meaning: str) -> "cached_property[Matrix]":
     """A property that is a piece of `System` as a SymPy matrix."""
 
-    def matrix(self: "SymbolicSystem") -> Any:
+    def matrix(self: "SymbolicSystem") -> Matrix:
         return self._matrix(name)
 
     matrix.__doc__ = meaning
@@ -145,65 +146,65 @@ class SymbolicSystem:
     g = _piece("g", "`ż = g(t, q, p, z)`, the rates of the states of parts.")
 
     @property
-    def vQ(self) -> Any:
+    def vQ(self) -> Matrix:
         """The coordinates `q`."""
         return _column(self._q)
 
     @property
-    def vP(self) -> Any:
+    def vP(self) -> Matrix:
         """The speeds `p`."""
         return _column(self._p)
 
     @property
-    def vZ(self) -> Any:
+    def vZ(self) -> Matrix:
         """The states of parts `z`."""
         return _column(self._z)
 
     @property
-    def vZdot(self) -> Any:
+    def vZdot(self) -> Matrix:
         """`ż`."""
         return _column([dotted(name) for name in self._z])
 
     @property
-    def vPdot(self) -> Any:
+    def vPdot(self) -> Matrix:
         """`ṗ`."""
         return _column([accelerated(name) for name in self._p])
 
     @property
-    def vXdot(self) -> Any:
+    def vXdot(self) -> Matrix:
         """`[ṗ; q̇; ż]`."""
         return self.vPdot.col_join(self.vQdot).col_join(self.vZdot)
 
     @property
-    def vQdot(self) -> Any:
+    def vQdot(self) -> Matrix:
         """`q̇` as symbols; a rate that is also a speed has the same symbol."""
         return _column([dotted(name) for name in self._q])
 
     @property
-    def vReactions(self) -> Any:
+    def vReactions(self) -> Matrix:
         """The forces and moments `f` in the cut joints."""
         return _column(self._f)
 
     @property
-    def vLambda(self) -> Any:
+    def vLambda(self) -> Matrix:
         """The multipliers `λ`."""
         return _column(self._lambda)
 
     # --- sets of equations ------------------------------------------------------------------------------
 
-    def dynamics(self, form: str = "reactions") -> list[Any]:
+    def dynamics(self, form: str = "reactions") -> list[Expression]:
         """`M ṗ + C_fᵀ f = F`, or with multipliers `M ṗ + Cᵀ λ = F`, as a list of scalar equations."""
         loads = self._loads(form)
         left = self.xM * self.vPdot + (loads[0].T * loads[1] if self._lambda else 0 * self.vPdot)
         return _equal(left, self.vF)
 
-    def dae(self, form: str = "reactions") -> list[Any]:
+    def dae(self, form: str = "reactions") -> list[Expression]:
         """The differential-algebraic equations, `2n + m` of them without states of parts: the dynamics, `q̇ = h`,
         `ż = g` and `Φ = 0`."""
         rates = *_equal(self.vQdot, self.h), *_equal(self.vZdot, self.g)
         return [*self.dynamics(form), *rates, *_equal(self.Phi, 0 * self.Phi)]
 
-    def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
+    def ode(self, form: str = "reactions") -> tuple[Matrix, Matrix, Matrix]:
         """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints, and
         one for each state of a part."""
         sympy = _sympy()
@@ -215,10 +216,10 @@ class SymbolicSystem:
         A[left.rows :, : self.xM.cols] = self.Psi_p
         return A, self.vXdot.col_join(symbols), self._with_rates(self.vF).col_join(self.epsilon)
 
-    def _with_rates(self, rows: Any) -> Any:
+    def _with_rates(self, rows: Matrix) -> Matrix:
         return rows.col_join(self.h).col_join(self.g)
 
-    def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
+    def explicit(self, form: str = "reactions") -> tuple[Matrix, Matrix]:
         """`[ṗ; q̇; ż]` and the loads as formulas: the differential equations with the loads eliminated.
 
         `(C M⁻¹ C_fᵀ) f = C M⁻¹ F − ε`, `ṗ = M⁻¹ (F − C_fᵀ f)`. It is meant for small systems: for more than a few
@@ -231,7 +232,7 @@ class SymbolicSystem:
         loads = (self.Psi_p * change).LUsolve(self.Psi_p * free - self.epsilon)
         return self._with_rates(free - change * loads), loads
 
-    def _loads(self, form: str) -> tuple[Any, Any]:
+    def _loads(self, form: str) -> tuple[Matrix, Matrix]:
         if not is_one_of(form, ("reactions", "multipliers")):
             raise MechanismError(f"form must be 'reactions' or 'multipliers', got {form!r}.")
         return (self.xC, self.vReactions) if form == "reactions" else (self.Psi_p, self.vLambda)
@@ -290,7 +291,7 @@ class SymbolicSystem:
         if piece not in self._traced:
             where = list(self.parameters.values())
 
-            def function(t: Any, q: Any, p: Any, *values: Any) -> Any:
+            def function(t: Array, q: Array, p: Array, *values: Array) -> Array:
                 z, values = values[: len(self._z)], values[len(self._z) :]
                 system = self.system.with_own_states(z) if z else self.system
                 system = system.with_parameters(where, values[: len(where)])
@@ -304,7 +305,7 @@ class SymbolicSystem:
             )
         return self._traced[piece]
 
-    def _matrix(self, piece: str) -> Any:
+    def _matrix(self, piece: str) -> Matrix:
         nodes, symbols = self._trace(piece).result, _real(self._inputs)
         norms = dict.fromkeys(self._norms, 1)
         if not self.simplify:
@@ -354,16 +355,16 @@ def _sympy() -> Any:
     return sympy
 
 
-def _real(names: Sequence[str]) -> dict[str, Any]:
+def _real(names: Sequence[str]) -> dict[str, Expression]:
     sympy = _sympy()
     return {name: sympy.Symbol(name, real=True) for name in names}
 
 
-def _column(names: Sequence[str]) -> Any:
+def _column(names: Sequence[str]) -> Matrix:
     sympy = _sympy()
     return sympy.Matrix(len(names), 1, list(_real(names).values()))
 
 
-def _equal(left: Any, right: Any) -> list[Any]:
+def _equal(left: Matrix, right: Matrix) -> list[Expression]:
     sympy = _sympy()
     return [sympy.Eq(a, b, evaluate=False) for a, b in zip(left, right, strict=True)]

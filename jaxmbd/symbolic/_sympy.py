@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,10 +11,14 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic.graph.node import Node, in_order
 from jaxmbd.symbolic.graph.number import twelfths_of_pi
 
+# SymPy is an extra, imported where it is used: there may be no types of it to name.
+Expression: TypeAlias = Any
+Matrix: TypeAlias = Any
+
 
 def to_sympy(
-    nodes: np.ndarray, symbols: Mapping[str, Any] | None = None, known: Mapping[Node, Any] | None = None
-) -> Any:
+    nodes: np.ndarray, symbols: Mapping[str, Expression] | None = None, known: Mapping[Node, Expression] | None = None
+) -> Expression:
     """Convert nodes of a graph to SymPy expressions, with exact numbers where the graph has them.
 
     Rounding is written `⌊x + 1/2⌋`, which differs from rounding half to even at the halves themselves. A select that
@@ -35,12 +39,14 @@ def to_sympy(
     return sympy.Matrix(nodes.shape[0], nodes.shape[1] if nodes.ndim == 2 else 1, flat)
 
 
-def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node, Any]) -> dict[Node, Any]:
+def converted(
+    order: list[Node], symbols: Mapping[str, Expression], known: Mapping[Node, Expression]
+) -> dict[Node, Expression]:
     """The expression of each node, for nodes in topological order."""
     import sympy
 
     write = rules()
-    expressions: dict[Node, Any] = {}
+    expressions: dict[Node, Expression] = {}
     for node in order:
         if node in known:
             expressions[node] = known[node]
@@ -76,7 +82,7 @@ def _is_square(node: Node) -> bool:
     return exponent is not None and exponent.value is not None and exponent.value % 2 == 0
 
 
-def constant(value: Fraction | float | bool) -> Any:
+def constant(value: Fraction | float | bool) -> Expression:
     """A constant of a graph as a SymPy number: exact if it is a fraction, and multiples of π as such."""
     import sympy
 
@@ -89,7 +95,7 @@ def constant(value: Fraction | float | bool) -> Any:
 
 
 @functools.cache
-def rules() -> dict[str, Callable[..., Any]]:
+def rules() -> dict[str, Callable[..., Expression]]:
     """SymPy's function for each operation of the graph."""
     import sympy
 

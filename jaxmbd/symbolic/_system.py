@@ -21,13 +21,13 @@ function of `(t, q, p)`, which is evaluated for numbers, and traced for formulas
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.describe import load_names, signed_loads
 from jaxmbd.arrays import Number, Scalar, as_float
@@ -49,7 +49,7 @@ from jaxmbd.parameters.places import place_of_number
 from jaxmbd.state.state import State, check_state
 from jaxmbd.user_functions import call_user
 
-Where: TypeAlias = str | Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
+Where: TypeAlias = str | Callable[[Mechanism], PyTree] | tuple[Callable[[Mechanism], PyTree], int]
 
 
 class PiecesAtInstant:
@@ -234,7 +234,7 @@ class System(eqx.Module):
         return dataclasses.replace(self, mechanism=mechanism)
 
 
-def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
+def _replaced(mechanism: Mechanism, where: Where, value: Array) -> Mechanism:
     if isinstance(where, str):
         return place_of_number("with_parameters", "where", where, mechanism).replaced(mechanism, jnp.asarray(value))
     place, index = where if isinstance(where, tuple) else (where, None)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 
@@ -16,16 +15,16 @@ from jaxmbd.view._numbers import Numbers, Reference
 _CONSTANT = 1e-4  # the range of numbers, as a share of the largest, below which an axis counts from an offset
 _ROUNDING = 1e-6  # the least range that the page shows, as a share of the largest number
 
-Line = tuple[Curve, dict[str, Any], Reference]  # a curve, how it looks, and its times
+Line = tuple[Curve, dict[str, object], Reference]  # a curve, how it looks, and its times
 
 
 def panels_data(
     solutions: Mapping[str, Solution],
     names: Iterable[str],
-    measured: Mapping[str, Any],
+    measured: Mapping[str, object],
     numbers: Numbers,
     naming: Callable[[str], AbstractContextManager[None]],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The panels of curves: colours tell motions apart if there are several, else components.
 
     `naming`: a context that names a motion in errors.
@@ -48,7 +47,7 @@ def panels_data(
     return [_panel(title, lines, numbers) for title, lines in panels.items()]
 
 
-def _panel(title: str, lines: Sequence[Line], numbers: Numbers) -> dict[str, Any]:
+def _panel(title: str, lines: Sequence[Line], numbers: Numbers) -> dict[str, object]:
     """A panel, whose numbers are differences from an offset: single precision is enough for them."""
     curves = [curve for curve, _, _ in lines]
     samples = [curve.measured[1] for curve in curves if curve.measured is not None]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Recording:
                     f"The force of {arrow.part!r} is not finite at t = {when:g} s: it cannot be shown."
                 )
 
-    def data(self, numbers: Numbers, colour: str | None, scales: dict[tuple[str, str], float]) -> dict[str, Any]:
+    def data(self, numbers: Numbers, colour: str | None, scales: dict[tuple[str, str], float]) -> dict[str, object]:
         """The motion for the page; `colour` for all bodies, or None; `scales` [N/m] of arrows, by part and colour."""
         scene, size = self.scene, self.scene.size
         arrows = [

@@ -7,13 +7,12 @@ second ones, and so on. A coordinate of a motion then takes less than a byte in 
 
 import base64
 import zlib
-from typing import Any
 
 import numpy as np
 
 _MOST = 2.0**28  # the largest number of quanta: second differences have four times as many, in 32 bits
 
-Reference = dict[str, Any]  # how the page finds an array in the block
+Reference = dict[str, object]  # how the page finds an array in the block
 
 
 class Numbers:

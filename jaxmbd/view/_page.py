@@ -65,7 +65,7 @@ def page(
     state: State | None = None,
     *,
     channels: str | Iterable[str] = (),
-    measured: Mapping[str, Any] | None = None,
+    measured: Mapping[str, object] | None = None,
     reactions: str | Iterable[str] = (),
     trace: str | Iterable[str] = (),
     title: str = "",
@@ -197,7 +197,7 @@ def _naming(name: str, solutions: Mapping[str, Solution]) -> Iterator[None]:
         raise MechanismError(f"motions[{name!r}]: {error}") from error
 
 
-def _legend(scenes: Sequence[Scene], scales: Mapping[tuple[str, str], float]) -> dict[str, Any] | None:
+def _legend(scenes: Sequence[Scene], scales: Mapping[tuple[str, str], float]) -> dict[str, object] | None:
     """The legend of the largest reactions, to the scale that all motions share."""
     legend = max((scene.legend for scene in scenes if scene.legend), key=lambda one: one.value, default=None)
     if legend is None:

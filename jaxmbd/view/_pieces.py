@@ -1,7 +1,6 @@
 """The pieces of a scene as data: their shapes once, in the frame in which they are fixed or for some lengths."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,9 @@ _RIGID = 1e-6  # the change of a length, in symbol sizes, below which it is cons
 _WELDED = 1e-6  # the distance of corners that are one, in symbol sizes
 
 
-def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str | None) -> dict[str, Any]:
+def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str | None) -> dict[str, object]:
     """A piece; `colour` replaces that of its body, where several motions are shown."""
-    looks = {
+    looks: dict[str, object] = {
         "part": piece.part,
         "colour": _recoloured(piece.colour, colour),
         "alpha": piece.alpha,
@@ -41,7 +40,7 @@ def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str |
     }
 
 
-def place_data(place: Place) -> dict[str, Any]:
+def place_data(place: Place) -> dict[str, object]:
     """A point that is fixed in a frame: that of a body or of a moving marker, -1 for the ground."""
     return {"frame": place.frame, "offset": place.offset.tolist()}
 

@@ -46,6 +46,7 @@ def test_a_solid_is_differentiated(space: object) -> None:
     np.testing.assert_allclose(jax.jvp(energy, (length,), (1.0,))[1], difference, rtol=1e-8)
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize("space", [pl, sp])
 def test_a_solid_and_an_inertia_contradict_each_other(space: object) -> None:
     solid = sp.box(1000.0, 0.3, 0.2, 0.1)

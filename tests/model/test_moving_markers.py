@@ -129,13 +129,14 @@ def test_a_marker_that_moves_along_a_turning_body() -> None:
     np.testing.assert_allclose(run["a"][2], np.array([-1, 16, -30, 16, -1]) @ p / (12 * h**2), atol=1e-5)
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 def test_moving_markers_that_are_wrong() -> None:
     with pytest.raises(
         mbd.MechanismError, match=r"MovingMarker on 'ground': what the function motion returns must have"
     ):
         pl.ground.moving(lambda t: (t, t, t))
     with pytest.raises(mbd.MechanismError, match="MovingMarker on 'ground': motion must be a function of time"):
-        sp.ground.moving((0.0, 0.0, 0.0))
+        sp.ground.moving((0.0, 0.0, 0.0))  # pyright: ignore
     with pytest.raises(mbd.MechanismError, match="Marker on 'rod': the Euler parameters of its rotation are all zero"):
         sp.MovingMarker("rod", lambda t: (t, t, t), (0.0, 0.0, 0.0, 0.0))
     with pytest.raises(mbd.MechanismError, match="Marker on 'rod': angle must be finite, got nan"):

@@ -310,6 +310,7 @@ def sharp(t: Any) -> Any:
     return jnp.stack([t, t])
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize(
     ("signals", "text"),
     [

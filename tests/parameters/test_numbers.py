@@ -227,6 +227,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_values_are_named(case: str) -> None:
     values, text = WRONG[case]

@@ -15,7 +15,7 @@ from jaxmbd.errors import MechanismError
 
 _COMMENT = re.compile(r'"[^"]*"|<n>')  # and the mark of a new line
 _DOUBLE = re.compile(r"(?<=[\d.])d\b")  # 2.0d is a number in double precision
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+_FUNCTIONS: dict[str, Callable[[Scalar | float], Scalar]] = {
     "abs": jnp.abs,
     "arccos": jnp.arccos,
     "arcsin": jnp.arcsin,
@@ -107,7 +107,7 @@ def _check(node: ast.expr, text: str) -> None:
     )
 
 
-def _value(node: ast.expr, values: dict[str, Any]) -> Any:
+def _value(node: ast.expr, values: dict[str, Scalar]) -> Any:
     match node:
         case ast.Constant(value=value):
             return float(value)  # pyright: ignore[reportArgumentType]  # `_check` lets only numbers pass

@@ -1,7 +1,6 @@
 """Gears of ASMT files: there between two frames, here between two joint angles."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -9,10 +8,11 @@ from jaxmbd.io.asmt.joints import Side, start_angle, world
 from jaxmbd.io.asmt.tree import Node
 from jaxmbd.model.joint.shared import Gear
 from jaxmbd.model.joint.spatial import Cylindrical, Revolute
+from jaxmbd.model.mechanism.mechanism import Joint
 
 _PARALLEL = 1e-6  # largest sine of the angle between the axes of a wheel and of its bearing: files hold eight digits
 
-Joined = tuple[Any, tuple[Side, Side]]  # a joint, and the markers of the file that it joins
+Joined = tuple[Joint, tuple[Side, Side]]  # a joint, and the markers of the file that it joins
 
 
 def gear(node: Node, name: str, wheels: tuple[Side, Side], joints: Iterable[Joined]) -> Gear | None:

@@ -6,7 +6,6 @@ OndselSolver.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +35,7 @@ from jaxmbd.model.joint.spatial_constraints import (
     PointOnPlane,
 )
 from jaxmbd.model.joint.user import Constraint
+from jaxmbd.model.mechanism.mechanism import Joint
 from jaxmbd.space.spatial import SpatialFrame as Frame
 from jaxmbd.space.vectors import dot, nearest_turn
 
@@ -59,7 +59,7 @@ _FRAMES = ("FixedJoint", "TranslationalJoint")  # without rotation
 _PARALLEL = 1e-9  # largest sine of an angle between axes that is zero
 
 
-def joint_of(node: Node, name: str, i: Side, j: Side) -> Any:
+def joint_of(node: Node, name: str, i: Side, j: Side) -> Joint:
     """The joint of a node, one of `KINDS`, between two markers."""
     a, b = _marker(i), _marker(j)
     match node.text:
@@ -125,7 +125,7 @@ def start_angle(i: Side, j: Side) -> float:
     return math.atan2(R[1, 0] - R[0, 1], R[0, 0] + R[1, 1])
 
 
-def _angle_joint(node: Node, name: str, a: Marker, b: Marker) -> Any:
+def _angle_joint(node: Node, name: str, a: Marker, b: Marker) -> Joint:
     """`z_I · z_J = cos θ` (1 row); parallel axes, where the row's gradient vanishes, get two rows."""
     angle = node.number("theIzJz")
     if abs(math.sin(angle)) < _PARALLEL:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.spatial import Cylindrical, Prismatic, Revolute
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism
 
 _MILLIMETRES = "read(..., length_unit=0.001), for the command --length-unit 0.001"
 _WRITTEN_BY_FREECAD = "OndselSolver"
@@ -39,7 +38,7 @@ class Assembly:
     names: Names
     markers: dict[str, Side] = field(default_factory=dict)
     joints: list[Joined] = field(default_factory=list)
-    named_joints: dict[str, Any] = field(default_factory=dict)
+    named_joints: dict[str, Joint] = field(default_factory=dict)
 
     def sides(self, node: Node) -> tuple[Side, Side] | None:
         """The markers of a joint or force, None with a remark if both are on one body; raise if one does not exist."""
@@ -129,7 +128,7 @@ def _part(assembly: Assembly, part: Node, place: Placement) -> tuple[Body, dict[
     return body, {speed: value for speed, value in speeds.items() if value}
 
 
-def _joints(assembly: Assembly, node: Node) -> list[Any]:
+def _joints(assembly: Assembly, node: Node) -> list[Joint]:
     """The joints; gears last, since they couple the coordinates of others."""
     for own in sorted(node.children, key=lambda child: child.text == "GearJoint"):
         if own.text not in KINDS:
@@ -186,8 +185,8 @@ def _motion(assembly: Assembly, node: Node) -> list[Driver]:
     return [Driver(name, f"{joint.name}.{coordinate}", _expression(node, key, scale))]
 
 
-def _forces(assembly: Assembly, root: Node, place: Placement) -> list[Any]:
-    forces: list[Any] = []
+def _forces(assembly: Assembly, root: Node, place: Placement) -> list[AnyForce]:
+    forces: list[AnyForce] = []
     gravity = root.first("ConstantGravity")
     if gravity is not None:
         field = root.unit * place.rotation.apply(root.vector("ConstantGravity"))

@@ -9,6 +9,7 @@ from jaxmbd.io.mjcf.source import Source
 from jaxmbd.io.mjcf.tendons import straight_ends
 from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
 from jaxmbd.model.force.marker_forces import Force, SpringDamper
+from jaxmbd.model.mechanism.mechanism import AnyForce
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def _of_joints(mujoco: Any) -> tuple[int, int]:
     return mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT
 
 
-def actuators(source: Source) -> list[Any]:
+def actuators(source: Source) -> list[AnyForce]:
     """The forces of all actuators; the control is the one of the start, and its value a number of the force."""
     forces = []
     m = source.model
@@ -80,7 +81,7 @@ def _law(source: Source, i: int) -> _Law | None:
     return _Law(constant, by_length, by_rate, tuple(losses))
 
 
-def _forces(source: Source, i: int, law: _Law) -> list[Any]:
+def _forces(source: Source, i: int, law: _Law) -> list[AnyForce]:
     m, kinds = source.model, source.mujoco.mjtTrn
     transmission, (target, reference) = int(m.actuator_trntype[i]), m.actuator_trnid[i].tolist()
     gear = float(m.actuator_gear[i][0])
@@ -96,7 +97,9 @@ def _forces(source: Source, i: int, law: _Law) -> list[Any]:
     return []
 
 
-def _along_coordinate(source: Source, i: int, law: _Law, coordinate: str, gear: float) -> Any:
+def _along_coordinate(
+    source: Source, i: int, law: _Law, coordinate: str, gear: float
+) -> JointForce | JointSpringDamper:
     name, constant = source.new_name("actuator", i), gear * law.constant
     source.efforts[i] = f"{name}.effort", gear
     if law.is_constant:
@@ -104,7 +107,7 @@ def _along_coordinate(source: Source, i: int, law: _Law, coordinate: str, gear: 
     return JointSpringDamper(name, coordinate, -(gear**2) * law.by_length, 0.0, -(gear**2) * law.by_rate, constant)
 
 
-def _along_tendon(source: Source, i: int, law: _Law, k: int, gear: float) -> list[Any]:
+def _along_tendon(source: Source, i: int, law: _Law, k: int, gear: float) -> list[AnyForce]:
     if k in source.lengths:
         return [_along_coordinate(source, i, law, source.lengths[k], gear)]
     ends = straight_ends(source, k)

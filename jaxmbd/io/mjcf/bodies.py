@@ -4,8 +4,6 @@ Each joint of a body becomes one joint; where a body has several, they are joine
 `X_parent_child = X₀ J₁(q₁) J₂(q₂) …`, every `J` about an axis in the child's own frame.
 """
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial.transform import Rotation
 
@@ -15,9 +13,10 @@ from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.joint.shared import Weld
 from jaxmbd.model.joint.spatial import Prismatic, Revolute, Spherical
+from jaxmbd.model.mechanism.mechanism import Joint
 
 
-def bodies_and_joints(source: Source) -> tuple[list[Body], list[Any]]:
+def bodies_and_joints(source: Source) -> tuple[list[Body], list[Joint]]:
     """All bodies and joints."""
     bodies, joints = [], []
     for i in range(1, source.model.nbody):
@@ -42,7 +41,7 @@ def _body(source: Source, i: int) -> Body:
     return body
 
 
-def _joints(source: Source, i: int) -> tuple[list[Body], list[Any]]:
+def _joints(source: Source, i: int) -> tuple[list[Body], list[Joint]]:
     """The massless links and the joints between a body and its parent."""
     m, kinds = source.model, source.mujoco.mjtJoint
     parent, child = source.owners[int(m.body_parentid[i])], source.owners[i]
@@ -69,7 +68,7 @@ def _joints(source: Source, i: int) -> tuple[list[Body], list[Any]]:
     return links, joints
 
 
-def _joint(source: Source, j: int, parent: Owner, before: Placement, child: Owner) -> Any:
+def _joint(source: Source, j: int, parent: Owner, before: Placement, child: Owner) -> Joint:
     """A hinge, slide or ball, whose coordinate is MuJoCo's `qpos`: its reference is in the first marker."""
     m, kinds = source.model, source.mujoco.mjtJoint
     name = source.joint_names[j] = source.new_name("joint", j, child.body.name)

@@ -1,7 +1,5 @@
 """Gravity, and the springs, damping and friction of MJCF."""
 
-from typing import Any
-
 import numpy as np
 
 from jaxmbd.io._placement import from_quaternion
@@ -11,12 +9,13 @@ from jaxmbd.model.body.spatial import ground
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction, JointSpringDamper
+from jaxmbd.model.mechanism.mechanism import AnyForce
 
 
-def passive_forces(source: Source) -> list[Any]:
+def passive_forces(source: Source) -> list[AnyForce]:
     """Gravity, and the forces of joints and tendons that need no control."""
     m = source.model
-    forces: list[Any] = []
+    forces: list[AnyForce] = []
     if m.opt.gravity.any() and not source.is_disabled("GRAVITY"):
         forces.append(Gravity(m.opt.gravity, source.names.made("gravity")))
     for j in range(m.njnt):
@@ -26,13 +25,13 @@ def passive_forces(source: Source) -> list[Any]:
     return forces
 
 
-def _of_joint(source: Source, j: int) -> list[Any]:
+def _of_joint(source: Source, j: int) -> list[AnyForce]:
     m, dof = source.model, int(source.model.jnt_dofadr[j])
     stiffness = 0.0 if source.is_disabled("SPRING") else float(m.jnt_stiffness[j])
     damping = 0.0 if source.is_disabled("DAMPER") else float(m.dof_damping[dof])
     friction = 0.0 if source.is_disabled("FRICTIONLOSS") else float(m.dof_frictionloss[dof])
     _remark_on_joint(source, j, dof)
-    forces: list[Any] = []
+    forces: list[AnyForce] = []
     if j not in source.coordinates:
         if friction:
             source.lost("joint", j, "has frictionloss on several coordinates, which is left out")
@@ -47,8 +46,9 @@ def _of_joint(source: Source, j: int) -> list[Any]:
         forces.append(JointSpringDamper(name, coordinate, stiffness, free, damping))
     if friction:
         name = source.names.made("friction", joint)
-        forces.append(JointFriction(name, coordinate, coulomb=friction))
-        width = float(forces[-1].width)
+        dry = JointFriction(name, coordinate, coulomb=friction)
+        forces.append(dry)
+        width = float(dry.width)
         source.lost("joint", j, f"has frictionloss: dry friction, whose sign is smoothed over {width:g} rad/s or m/s")
     return forces
 

@@ -1,16 +1,15 @@
 """Equalities of MJCF, soft there, as constraints."""
 
-from typing import Any
-
 import numpy as np
 
 from jaxmbd.io._placement import Owner, Placement, from_quaternion
 from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.shared import FixedConstraint, Gear, PointConstraint
+from jaxmbd.model.mechanism.mechanism import Joint
 
 
-def constraints(source: Source) -> tuple[list[Any], list[Driver]]:
+def constraints(source: Source) -> tuple[list[Joint], list[Driver]]:
     """The constraints of all active equalities; joints that are held at a value get drivers."""
     m, kinds = source.model, source.mujoco.mjtEq
     joints, drivers = [], []
@@ -32,7 +31,7 @@ def constraints(source: Source) -> tuple[list[Any], list[Driver]]:
     return joints, drivers
 
 
-def _closure(source: Source, i: int) -> list[Any]:
+def _closure(source: Source, i: int) -> list[Joint]:
     """A connect or weld between two bodies or two sites."""
     m, kinds = source.model, source.mujoco.mjtEq
     is_weld = int(m.eq_type[i]) == kinds.mjEQ_WELD

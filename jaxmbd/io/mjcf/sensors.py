@@ -1,10 +1,9 @@
 """Sensors of MJCF."""
 
-from typing import Any
-
 from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model import sensor as sensors
 from jaxmbd.model.body.spatial import Marker
+from jaxmbd.model.mechanism.mechanism import Sensor
 
 _AT_SITE = {"ACCELEROMETER": sensors.Accelerometer, "GYRO": sensors.Gyroscope}
 _OF_FRAME = {
@@ -17,7 +16,7 @@ _OF_JOINT = {"JOINTPOS": "", "JOINTVEL": "_rate"}
 _OF_TENDON = {"TENDONPOS": "", "TENDONVEL": "_rate"}
 
 
-def translated(source: Source) -> list[Any]:
+def translated(source: Source) -> list[Sensor]:
     """The sensors that have a counterpart."""
     found = []
     for i in range(source.model.nsensor):
@@ -29,7 +28,7 @@ def translated(source: Source) -> list[Any]:
     return found
 
 
-def _sensor(source: Source, i: int) -> Any:
+def _sensor(source: Source, i: int) -> Sensor | None:
     m = source.model
     kind = source.mujoco.mjtSensor(int(m.sensor_type[i])).name.removeprefix("mjSENS_")
     target = int(m.sensor_objid[i])

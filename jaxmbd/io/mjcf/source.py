@@ -134,7 +134,7 @@ def _keyframe(path: Path, mujoco: Any, model: Any, name: str | None) -> int | No
     return names.index(name)
 
 
-def _lines(spec: Any) -> dict[tuple[str, int], int]:
+def _lines(spec: object) -> dict[tuple[str, int], int]:
     """The line of each element by kind and index, from MuJoCo's notes ("line 12")."""
     lines: dict[tuple[str, int], int] = {}
     for kind, listed in _LISTS.items():

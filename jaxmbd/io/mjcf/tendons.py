@@ -1,12 +1,13 @@
 """Tendons of MJCF: fixed ones, sums of joint coordinates, and straight lines between two sites."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.force.joint_forces import JointFriction, JointSpringDamper, JointStop
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.shared import Tendon
+from jaxmbd.model.mechanism.mechanism import AnyForce
 
 
 def fixed_tendons(source: Source) -> list[Tendon]:
@@ -39,7 +40,7 @@ def _path(source: Source, k: int) -> list[tuple[int, int, float]]:
     return list(zip(*(x[which].tolist() for x in (m.wrap_type, m.wrap_objid, m.wrap_prm)), strict=True))
 
 
-def tendon_forces(source: Source, k: int) -> list[Any]:
+def tendon_forces(source: Source, k: int) -> Sequence[AnyForce]:
     """The springs, damping, friction and limits of a tendon."""
     m = source.model
     stiffness = 0.0 if source.is_disabled("SPRING") else float(m.tendon_stiffness[k])
@@ -59,7 +60,7 @@ def tendon_forces(source: Source, k: int) -> list[Any]:
     return _straight_spring(source, k, stiffness, damping) if stiffness or damping else []
 
 
-def _spring(source: Source, k: int, stiffness: float, damping: float) -> list[Any]:
+def _spring(source: Source, k: int, stiffness: float, damping: float) -> list[AnyForce]:
     """`−k (l − l₀) − d l̇`; between two lengths the spring is slack."""
     length, (low, high) = source.lengths[k], source.model.tendon_lengthspring[k].tolist()
     owner, forces = length.partition(".")[0], []

@@ -1,18 +1,19 @@
 """Constraints, forces and drivers in MJCF files."""
 
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
+from jaxmbd.arrays import Scalar
 from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_target import Target
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointForce, JointFriction, JointSpringDamper
 from jaxmbd.model.force.marker_forces import SpringDamper
-from jaxmbd.model.joint.joint import has_armature
+from jaxmbd.model.joint.joint import AbstractPair, has_armature
 from jaxmbd.model.joint.shared import FixedConstraint, Gear, PointConstraint, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Revolute, Spherical
+from jaxmbd.model.mechanism.mechanism import AnyForce, Joint
 
 _ARM = 0.1  # [m] between the two points that hold a hinge in a loop
 
@@ -34,7 +35,7 @@ def write_constraints(target: Target) -> None:
         target.remarks.changed("constraints", "are equalities, which MuJoCo keeps by stiff spring-dampers")
 
 
-def _write_joint(target: Target, joint: Any) -> int:
+def _write_joint(target: Target, joint: Joint) -> int:
     """Write one joint; return the number of its equalities."""
     match joint:
         case Gear(a=a, b=b) | RackAndPinion(a=a, b=b) if a in target.joints and b in target.joints:
@@ -53,7 +54,7 @@ def _write_joint(target: Target, joint: Any) -> int:
     return 0
 
 
-def _close(target: Target, tag: str, joint: Any, offset: np.ndarray | None = None) -> int:
+def _close(target: Target, tag: str, joint: AbstractPair, offset: np.ndarray | None = None) -> int:
     named = {"name": joint.name if offset is None else f"{joint.name}_beside"}
     named |= {f"site{k}": target.site(marker, offset) for k, marker in enumerate((joint.a, joint.b), 1)}
     ElementTree.SubElement(target.section("equality"), tag, named)
@@ -74,7 +75,7 @@ def write_forces(target: Target) -> None:
             target.lost(force, "has no counterpart in MJCF and is left out")
 
 
-def _write_force(target: Target, force: Any) -> bool:
+def _write_force(target: Target, force: AnyForce) -> bool:
     match force:
         case Gravity():
             option = target.section("option")
@@ -117,11 +118,11 @@ def _write_spring(joint: ElementTree.Element, force: JointSpringDamper) -> bool:
     return True
 
 
-def _add(joint: ElementTree.Element, key: str, value: Any) -> None:
+def _add(joint: ElementTree.Element, key: str, value: Scalar) -> None:
     total = float(joint.get(key, "0")) + float(value)
     if total:
         joint.set(key, words([total]))
 
 
-def _is_zero(*values: Any) -> bool:
+def _is_zero(*values: object) -> bool:
     return all(not callable(value) and not np.any(np.asarray(value)) for value in values)

@@ -4,11 +4,12 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmbd.arrays import constant
 from jaxmbd.errors import MechanismError, unknown
@@ -34,6 +35,8 @@ _PLAIN: dict[Form, tuple[type, ...]] = {
     Form.INTEGER: (int,),
     Form.REAL: (float, int),
 }
+T = TypeVar("T")
+
 _NUMERIC = (Form.NUMBER, Form.NUMBERS)
 
 
@@ -52,8 +55,8 @@ class Decoder:
     markers: Mapping[str, AbstractMarker]
 
     def module(
-        self, table: Any, place: Place, kinds: tuple[type, ...], usual: str | None = None, name: str | None = None
-    ) -> Any:
+        self, table: object, place: Place, kinds: tuple[type, ...], usual: str | None = None, name: str | None = None
+    ) -> object:
         """The part that a table describes: of one of some `kinds`, and of the class `usual` if it has no `type`."""
         table = _table(table, place)
         kind = table.get("type", usual)
@@ -76,11 +79,11 @@ class Decoder:
             raise place.error(str(unknown("class", kind, known)))
         return classes(self.space)[kind]
 
-    def build(self, part: type, table: Any, place: Place) -> Any:
+    def build(self, part: type, table: object, place: Place) -> object:
         """A part of a known class, from a table without a `type`."""
         return self._built(part, _table(table, place), place, None)
 
-    def _built(self, part: type, given: dict[str, Any], place: Place, name: str | None) -> Any:
+    def _built(self, part: type, given: dict[str, object], place: Place, name: str | None) -> object:
         fields, named = field_arguments(part), {} if name is None else {"name": name}
         optional = [key for key, argument in fields.items() if not argument.is_required]
         by_fields = not is_constructed(part) and {*given} <= {*fields} <= {*given, *named, *optional}
@@ -112,14 +115,14 @@ class Decoder:
                     f"numbers of this file are {self.floats}."
                 )
 
-    def _argument(self, value: Any, argument: Argument, place: Place) -> Any:
+    def _argument(self, value: object, argument: Argument, place: Place) -> object:
         if not argument.many or _is_tagged(value):
             return self._one(value, argument.form, place)
         if not isinstance(value, list):
             raise place.error(f"must be {_need(argument)}, got {_shown(value)}.")
         return tuple(self._one(item, argument.form, place.at(k)) for k, item in enumerate(value))
 
-    def _one(self, value: Any, form: Form, place: Place) -> Any:
+    def _one(self, value: object, form: Form, place: Place) -> object:
         if form is Form.MARKER:
             return self._marker(value, place)
         if _is_tagged(value):
@@ -128,7 +131,7 @@ class Decoder:
             return _plain(place, value, form)
         return self._array(value, self.floats, place) if form in _NUMERIC else self.value(value, place)
 
-    def _marker(self, value: Any, place: Place) -> Any:
+    def _marker(self, value: object, place: Place) -> object:
         if isinstance(value, str):
             if value not in self.markers:
                 raise place.error(f"{unknown('marker', value, self.markers)} They are the tables of [markers].")
@@ -137,7 +140,7 @@ class Decoder:
             raise place.error(f"must be {Form.MARKER.value}, got {_shown(value)}.")
         return self.marker(value, place)
 
-    def marker(self, table: Any, place: Place) -> Any:
+    def marker(self, table: object, place: Place) -> object:
         """The marker that a table describes."""
         table = _table(table, place)
         body = table.get("body")
@@ -145,7 +148,7 @@ class Decoder:
             raise place.at("body").error(str(unknown("body", body, self.bodies)))
         return self.module(table, place, (AbstractMarker,), "MovingMarker" if "motion" in table else "Marker")
 
-    def value(self, value: Any, place: Place) -> Any:
+    def value(self, value: object, place: Place) -> object:
         """A value of any kind."""
         if _is_tagged(value):
             return self._tagged(value, place)
@@ -153,9 +156,9 @@ class Decoder:
             return {key: self.value(item, place.at(key)) for key, item in value.items()}
         return value if isinstance(value, str) else self._array(value, self.floats, place)
 
-    def _tagged(self, table: dict[str, Any], place: Place) -> Any:
+    def _tagged(self, table: dict[str, object], place: Place) -> object:
         kind = table["type"]
-        readers: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {
+        readers: dict[str, tuple[tuple[str, ...], Callable[..., object]]] = {
             "none": ((), lambda place: None),
             "bool": (("value",), lambda place, value: _plain(place.at("value"), value, Form.FLAG)),
             "int": (("value",), lambda place, value: _plain(place.at("value"), value, Form.INTEGER)),
@@ -177,12 +180,12 @@ class Decoder:
             raise place.error(f"a value of type {kind!r} has no {key!r}.")
         return read(place, **given)
 
-    def _items(self, place: Place, items: Any) -> list[Any]:
+    def _items(self, place: Place, items: object) -> list[object]:
         if not isinstance(items, list):
             raise place.at("items").error(f"must be a list, got {_shown(items)}.")
         return [self.value(item, place.at("items", k)) for k, item in enumerate(items)]
 
-    def _dict(self, place: Place, items: Any) -> dict[Any, Any]:
+    def _dict(self, place: Place, items: object) -> dict[object, object]:
         if not isinstance(items, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in items):
             raise place.at("items").error(f"must be a list of pairs [key, value], got {_shown(items)}.")
         at = [place.at("items", k) for k in range(len(items))]
@@ -191,13 +194,15 @@ class Decoder:
         except TypeError as error:
             raise place.at("items").error(f"a key cannot be one of a dictionary ({error}).") from None
 
-    def _function(self, place: Place, path: Any) -> Any:
+    def _function(self, place: Place, path: object) -> object:
         found = imported(path, place.at("path"), self.trust)
         if not callable(found):
             raise place.at("path").error(f"{path!r} is a {type(found).__name__}, no function.")
         return found
 
-    def _jax_array(self, place: Place, dtype: Any, values: Any, shape: Any = None, weak: Any = False) -> Any:
+    def _jax_array(
+        self, place: Place, dtype: object, values: object, shape: object = None, weak: object = False
+    ) -> Array:
         array = self._array(values, _dtype(dtype, place), place.at("values"), shape)
         if not _plain(place.at("weak"), weak, Form.FLAG):
             return array
@@ -206,7 +211,7 @@ class Decoder:
             raise place.error(f"numbers of a weak type are those that JAX makes of Python's, and not {array.dtype}.")
         return jnp.stack(numbers).reshape(array.shape)
 
-    def _array(self, values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> Any:
+    def _array(self, values: object, dtype: np.dtype, place: Place, shape: object = None) -> Array:
         if dtype.itemsize == 8 and jnp.result_type(float) != np.float64:
             raise place.error(
                 f"its numbers are {dtype}, and JAX is set to 32 bits, which would round them. Set "
@@ -215,7 +220,7 @@ class Decoder:
         return constant(_numbers(values, dtype, place, shape))
 
 
-def from_fields(part: type, values: Mapping[str, Any]) -> Any:
+def from_fields(part: type[T], values: Mapping[str, object]) -> T:
     """A module with exactly these fields, made without its constructor, but with its checks of the whole."""
     made = object.__new__(part)
     for name, value in values.items():
@@ -226,7 +231,7 @@ def from_fields(part: type, values: Mapping[str, Any]) -> Any:
     return made
 
 
-def _made(make: Callable[[], Any], title: str, place: Place, given: Collection[str]) -> Any:
+def _made(make: Callable[[], object], title: str, place: Place, given: Collection[str]) -> object:
     """What a constructor returns; its error with the line of the key that it names."""
     try:
         return make()
@@ -237,13 +242,13 @@ def _made(make: Callable[[], Any], title: str, place: Place, given: Collection[s
         raise place.located(f"{title} cannot be made of these values ({type(error).__name__}: {error}).") from error
 
 
-def _table(value: Any, place: Place) -> dict[str, Any]:
+def _table(value: object, place: Place) -> dict[str, object]:
     if not isinstance(value, dict):
         raise place.error(f"must be a table of keys and values, got {_shown(value)}.")
     return value
 
 
-def _is_tagged(value: Any) -> bool:
+def _is_tagged(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict) and "type" in value
 
 
@@ -253,7 +258,7 @@ def _plain(place: Place, value: Any, form: Form) -> Any:
     return float(value) if form is Form.REAL else value
 
 
-def _check_plain(given: Mapping[str, Any], arguments: Mapping[str, Argument], place: Place) -> None:
+def _check_plain(given: Mapping[str, object], arguments: Mapping[str, Argument], place: Place) -> None:
     for key, value in given.items():
         if arguments[key].form in _PLAIN and _is_tagged(value):
             raise place.at(key).error(f"must be {_need(arguments[key])}, got {_shown(value)}.")
@@ -265,17 +270,17 @@ def _dtype(name: Any, place: Place) -> np.dtype:
     return jnp.dtype(name)
 
 
-def _numpy_array(place: Place, dtype: Any, values: Any, shape: Any = None) -> np.ndarray:
+def _numpy_array(place: Place, dtype: object, values: object, shape: object = None) -> np.ndarray:
     return _numbers(values, _dtype(dtype, place), place.at("values"), shape)
 
 
-def _numpy_scalar(place: Place, dtype: Any, value: Any) -> Any:
+def _numpy_scalar(place: Place, dtype: object, value: object) -> object:
     if isinstance(value, list):
         raise place.at("value").error(f"must be one number, got {_shown(value)}.")
     return _numbers(value, _dtype(dtype, place), place.at("value"))[()]
 
 
-def _numbers(values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> np.ndarray:
+def _numbers(values: object, dtype: np.dtype, place: Place, shape: Any = None) -> np.ndarray:
     """Numbers in nested lists as an array, each of them representable."""
     kinds = (bool,) if dtype.kind == "b" else (int,) if dtype.kind in "iu" else (int, float)
     _check_entries(values, kinds, place)
@@ -292,7 +297,7 @@ def _numbers(values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> n
         raise place.error(f"{wrong} for an array of type {dtype}.") from None
 
 
-def _check_entries(values: Any, kinds: tuple[type, ...], place: Place) -> None:
+def _check_entries(values: object, kinds: tuple[type, ...], place: Place) -> None:
     if isinstance(values, list):
         if not all(type(x) in kinds for x in values):
             for k, item in enumerate(values):
@@ -306,6 +311,6 @@ def _need(argument: Argument) -> str:
     return f"a list, each {argument.form.value}" if argument.many else argument.form.value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = "true" if value is True else "false" if value is False else repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__} of {len(text)} characters"

@@ -38,7 +38,7 @@ class Encoder:
         table = self.module(part, f"{type(part).__name__} {part.name!r}", classes(self.space).get(usual or ""))
         return Section({key: value for key, value in table.items() if key != "name"})
 
-    def module(self, module: Any, where: str, usual: type | None = None) -> dict[str, Any]:
+    def module(self, module: object, where: str, usual: type | None = None) -> dict[str, object]:
         """The table of a part or of another module; `where` names it in errors."""
         table = {} if type(module) is usual else self._type(type(module), where)
         for key, argument in written_arguments(type(module)).items():
@@ -49,7 +49,7 @@ class Encoder:
                 table[key] = self._argument(value, argument, f"{where}: {key}")
         return table
 
-    def _type(self, kind: type, where: str) -> dict[str, Any]:
+    def _type(self, kind: type, where: str) -> dict[str, object]:
         if classes(self.space).get(kind.__name__) is kind:
             return {"type": kind.__name__}
         path = import_path(kind)
@@ -57,19 +57,19 @@ class Encoder:
             raise MechanismError(f"{where}: its class {kind.__qualname__} {_NO_PATH}")
         return {"type": path}
 
-    def _argument(self, value: Any, argument: Argument, where: str) -> Any:
+    def _argument(self, value: object, argument: Argument, where: str) -> object:
         if argument.many and type(value) is tuple:
             return [self._one(item, argument.form, f"{where}[{k}]") for k, item in enumerate(value)]
         return self.value(value, where) if argument.many else self._one(value, argument.form, where)
 
-    def _one(self, value: Any, form: Form, where: str) -> Any:
+    def _one(self, value: object, form: Form, where: str) -> object:
         if form is Form.MARKER and isinstance(value, AbstractMarker):
             return self.module(value, where, classes(self.space)["Marker"])
         if form in _PLAIN and type(value) is _PLAIN[form]:
             return value
         return self.value(value, where)
 
-    def value(self, value: Any, where: str) -> Any:
+    def value(self, value: Any, where: str) -> object:
         """A value of any kind; `where` names it in errors."""
         if isinstance(value, jax.Array | np.ndarray):
             return self._array(value, where)
@@ -95,7 +95,7 @@ class Encoder:
             "lists, dictionaries, equinox modules, or functions that can be imported."
         )
 
-    def _array(self, array: Array | np.ndarray, where: str) -> Any:
+    def _array(self, array: Array | np.ndarray, where: str) -> object:
         if not is_concrete(array):
             raise MechanismError(f"{where} is traced: save a mechanism outside of jit, grad and vmap.")
         if str(array.dtype) not in DTYPES:
@@ -105,21 +105,21 @@ class Encoder:
         shape_is_seen = array.size > 0 or array.ndim == 1
         if is_jax and array.dtype == self.floats and not array.weak_type and shape_is_seen:
             return plain
-        table: dict[str, Any] = {"type": "array" if is_jax else "numpy", "dtype": str(array.dtype)}
+        table: dict[str, object] = {"type": "array" if is_jax else "numpy", "dtype": str(array.dtype)}
         if not shape_is_seen:
             table["shape"] = list(array.shape)
         if is_jax and array.weak_type:
             table["weak"] = True
         return {**table, "values": plain}
 
-    def _dict(self, value: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    def _dict(self, value: Mapping[Any, object], where: str) -> dict[str, object]:
         found = {key: self.value(item, f"{where}[{key!r}]") for key, item in value.items()}
         if all(type(key) is str for key in found) and "type" not in found:
             return found
         pairs = [[self.value(key, f"a key of {where}"), item] for key, item in found.items()]
         return {"type": "dict", "items": pairs}
 
-    def _path(self, function: Any, where: str) -> str:
+    def _path(self, function: object, where: str) -> str:
         path = import_path(function)
         if path is None:
             name = getattr(function, "__qualname__", type(function).__name__)
@@ -140,7 +140,7 @@ def numbers(array: np.ndarray) -> Any:
     return (array if array.dtype.kind in "biu" else array.astype(float)).tolist()
 
 
-def _is_left_out(value: Any, argument: Argument) -> bool:
+def _is_left_out(value: object, argument: Argument) -> bool:
     """True for no value where that is the default, and for a default function that has no import path."""
     is_default = not argument.is_required and value is argument.default
     return is_default and (value is None or (callable(value) and import_path(value) is None))

@@ -3,7 +3,6 @@
 import importlib
 import re
 import sys
-from typing import Any
 
 from jaxmbd.io.model_file.source import Place
 
@@ -12,7 +11,7 @@ _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*
 _PUBLIC = ("jax.numpy", "jax.nn", "jax.lax", "equinox.nn")
 
 
-def import_path(thing: Any) -> str | None:
+def import_path(thing: object) -> str | None:
     """Return the path by which another process can import a function or class; None if there is none.
 
     It has none if it is a lambda, is defined within a function or in the script that runs, or if its name leads to
@@ -28,13 +27,13 @@ def import_path(thing: Any) -> str | None:
     return None
 
 
-def _found(module: Any, name: str) -> Any:
+def _found(module: object, name: str) -> object:
     for part in name.split("."):
         module = getattr(module, part, None)
     return module
 
 
-def imported(path: Any, place: Place, trust: bool) -> Any:
+def imported(path: object, place: Place, trust: bool) -> object:
     """Import a function or class that a file names.
 
     **Raises:** `MechanismError` if the caller does not trust the file, or if there is nothing of that name.

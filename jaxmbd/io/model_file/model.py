@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,15 @@ from jaxmbd.io.model_file.decode import Decoder, from_fields
 from jaxmbd.io.model_file.encode import Encoder, numbers
 from jaxmbd.io.model_file.parts import DEFAULTS, GROUPS, SPACES
 from jaxmbd.io.model_file.source import MAX_PARTS, Place
-from jaxmbd.io.model_file.toml import Section
+from jaxmbd.io.model_file.toml import Section, Tables
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
 from jaxmbd.state.result_codes import RESULTS, is_one_of
 from jaxmbd.state.state import State, check_state, rank_number, state_of
+
+T = TypeVar("T")
 
 FORMAT = "jaxmbd-model/1"
 FLOATS = ("float64", "float32")
@@ -30,7 +32,7 @@ KEYS = (
 COORDINATES = ("absolute", "joint")
 
 
-def tables_of(mechanism: Mechanism, state: State | None = None) -> dict[str, Any]:
+def tables_of(mechanism: Mechanism, state: State | None = None) -> Tables:
     """Return the tables of a mechanism, and of a state of it if there is one.
 
     **Raises:** `MechanismError` if a part holds what a file cannot hold, or is traced.
@@ -40,7 +42,7 @@ def tables_of(mechanism: Mechanism, state: State | None = None) -> dict[str, Any
     floats = np.dtype(mechanism.bodies[0].mass.dtype)
     space = "planar" if mechanism.space.dim == 2 else "spatial"
     encoder = Encoder(space, floats)
-    tables: dict[str, Any] = {
+    tables: Tables = {
         "format": FORMAT,
         "space": space,
         "floats": str(floats),
@@ -60,7 +62,7 @@ def tables_of(mechanism: Mechanism, state: State | None = None) -> dict[str, Any
     return {key: value for key, value in tables.items() if value != {}}
 
 
-def mechanism_of(tree: dict[str, Any], place: Place, trust: bool = False) -> Mechanism:
+def mechanism_of(tree: Tables, place: Place, trust: bool = False) -> Mechanism:
     """Return the mechanism that tables describe.
 
     **Arguments:** `tree`, the tables; `place`, where they stand, for errors; `trust`, whether functions and classes of
@@ -99,7 +101,7 @@ def mechanism_of(tree: dict[str, Any], place: Place, trust: bool = False) -> Mec
         raise _place_of(str(error), groups, place).located(str(error)) from None
 
 
-def check_format(tree: dict[str, Any], place: Place) -> None:
+def check_format(tree: Tables, place: Place) -> None:
     """Raise unless this is a model file of the version that is read here, without an entry that has no meaning."""
     if "format" not in tree:
         raise place.located(f'this is no model file: it has no format. Its first line should be format = "{FORMAT}".')
@@ -125,7 +127,7 @@ def _with_tree(mechanism: Mechanism, joints: tuple[str, ...], options: dict[str,
     return from_fields(Mechanism, fields | {"tree": tree})
 
 
-def _place_of(message: str, groups: dict[str, dict[str, Any]], place: Place) -> Place:
+def _place_of(message: str, groups: dict[str, Tables], place: Place) -> Place:
     """The key that a message is about, or the table of the part that it names first."""
     starts = {"There is no joint to cut": "cuts", "There is no joint of the tree": "tree"} | {key: key for key in KEYS}
     for start, key in starts.items():
@@ -136,7 +138,7 @@ def _place_of(message: str, groups: dict[str, dict[str, Any]], place: Place) -> 
     return place.at(*found[0]) if found else place
 
 
-def _one_of(tree: dict[str, Any], key: str, known: Iterable[str], place: Place) -> str:
+def _one_of(tree: Tables, key: str, known: Iterable[str], place: Place) -> str:
     if key not in tree:
         raise place.located(f"{key} is missing, one of {', '.join(known)}.")
     if tree[key] not in (known := list(known)):
@@ -144,13 +146,13 @@ def _one_of(tree: dict[str, Any], key: str, known: Iterable[str], place: Place) 
     return tree[key]
 
 
-def _checked(value: Any, kind: type, need: str, place: Place) -> Any:
+def _checked(value: object, kind: type[T], need: str, place: Place) -> T:
     if not isinstance(value, kind):
         raise place.error(f"must be {need}, got {value!r}.")
     return value
 
 
-def _names(value: Any, place: Place) -> tuple[str, ...]:
+def _names(value: object, place: Place) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise place.error(f"must be a list of names of joints, got {value!r}.")
     return tuple(value)
@@ -178,7 +180,7 @@ def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Secti
     return Section(t=numbers(np.asarray(state.t, floats)), **rank, **values)
 
 
-def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> State:
+def state_from(tree: Tables, mechanism: Mechanism, place: Place) -> State:
     """Return the state that the tables of a model file describe below `[state]`.
 
     **Raises:** `MechanismError` if it is not one of the mechanism, or holds what are no finite numbers.
@@ -205,7 +207,7 @@ def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> Stat
     return state_of(mechanism, constant(t), constant(q), constant(v), known, z=constant(z))
 
 
-def _by_name(values: Any, names: tuple[str, ...], dtype: Any, place: Place) -> np.ndarray:
+def _by_name(values: Any, names: tuple[str, ...], dtype: np.dtype, place: Place) -> np.ndarray:
     values = _checked(values, dict, "a table of numbers by name", place)
     for name in values:
         if name not in names:
@@ -216,7 +218,7 @@ def _by_name(values: Any, names: tuple[str, ...], dtype: Any, place: Place) -> n
     return np.asarray([_finite(values[name], dtype, place.at(name)) for name in names], dtype)
 
 
-def _finite(value: Any, dtype: Any, place: Place) -> np.ndarray:
+def _finite(value: object, dtype: np.dtype, place: Place) -> np.ndarray:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= np.finfo(dtype).max:
         raise place.error(f"must be a finite number, got {value!r}.")
     return np.asarray(value, dtype)

@@ -60,7 +60,7 @@ _FIELDS: dict[type, dict[str, str]] = {RackAndPinion: {"pinion": "a", "rack": "b
 # Classes whose constructor computes the fields of something else: both are understood, the fields are written.
 _COMPUTED = (SmoothingSpline, Curve)
 
-REQUIRED: Any = object()  # in place of a default
+REQUIRED: object = object()  # in place of a default
 
 
 class Form(Enum):
@@ -87,15 +87,15 @@ class Argument:
     field: str
     form: Form = Form.ANY
     many: bool = False
-    default: Any = REQUIRED
-    convert: Callable[[Any], Any] | None = None
+    default: object = REQUIRED
+    convert: Callable[[Any], object] | None = None
 
     @property
     def is_required(self) -> bool:
         """True if the constructor has no value of its own for it."""
         return self.default is REQUIRED
 
-    def converted_default(self) -> Any:
+    def converted_default(self) -> object:
         """The value of a field that is not given."""
         return self.default if self.convert is None else self.convert(self.default)
 
@@ -145,14 +145,14 @@ def field_arguments(part: type) -> dict[str, Argument]:
     parameters = inspect.signature(part).parameters
     found = {}
     for field in dataclasses.fields(part):
-        form, many = _form(hints.get(field.name, Any))
+        form, many = _form(hints.get(field.name, object))
         default = _default(parameters[field.name]) if field.name in parameters else REQUIRED
         converter = field.metadata.get("converter")
         found[field.name] = Argument(field.name, field.name, form, many, default, converter)
     return found
 
 
-def _default(parameter: inspect.Parameter) -> Any:
+def _default(parameter: inspect.Parameter) -> object:
     return REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
 
 
@@ -169,7 +169,7 @@ def is_constructed(part: type) -> bool:
 _PLAIN = {str: Form.TEXT, bool: Form.FLAG, int: Form.INTEGER, float: Form.REAL}
 
 
-def _form(hint: Any) -> tuple[Form, bool]:
+def _form(hint: object) -> tuple[Form, bool]:
     """The form of a field of some type, and whether it is a sequence of such."""
     if get_origin(hint) in (Union, UnionType):
         forms = {_form(one) for one in get_args(hint) if one is not type(None)}

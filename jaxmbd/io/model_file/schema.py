@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxmbd.docstrings import argument_texts
 from jaxmbd.io.model_file.encode import DTYPES
@@ -28,6 +28,8 @@ from jaxmbd.io.model_file.parts import (
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
 
+Schema: TypeAlias = dict[str, Any]  # or a part of one, as `json` writes it
+
 PATH = Path(__file__).with_name("model.schema.json")
 
 _MARKERS = {"a": "The first marker.", "b": "The second marker.", "at": "The marker."}
@@ -45,7 +47,7 @@ _KEYS = {
 }  # fmt: skip
 
 
-def model_schema() -> dict[str, Any]:
+def model_schema() -> Schema:
     """Return the JSON Schema of a model file, as parsed from TOML."""
     spaces = {space: _space(space) for space in SPACES}
     groups = {group: {"type": "object"} for group in GROUPS}
@@ -65,7 +67,7 @@ def model_schema() -> dict[str, Any]:
     }
 
 
-def _space(space: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _space(space: str) -> tuple[Schema, Schema]:
     """What the groups of parts hold in a space, and the definition of each class."""
     definitions = {f"{space}.{name}": _part(space, part) for name, part in classes(space).items()}
     kinds = GROUPS | {"markers": (AbstractMarker,)}
@@ -75,15 +77,15 @@ def _space(space: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return rules, definitions
 
 
-def _any_of(space: str, names: list[str]) -> dict[str, Any]:
+def _any_of(space: str, names: list[str]) -> Schema:
     return {"anyOf": [*(_ref(f"{space}.{name}") for name in names), _ref("users")]}
 
 
-def _ref(name: str) -> dict[str, Any]:
+def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _part(space: str, part: type) -> dict[str, Any]:
+def _part(space: str, part: type) -> Schema:
     """A class of parts; one that computes its fields has either those or its arguments."""
     sets = [constructor_arguments(part)] + ([] if is_constructed(part) else [field_arguments(part)])
     text, name = _description(part), part.__name__
@@ -92,9 +94,7 @@ def _part(space: str, part: type) -> dict[str, Any]:
     return {"description": text, **(tables[0] if len(tables) == 1 else {"anyOf": tables})}
 
 
-def _table(
-    space: str, arguments: dict[str, Argument], text: str, kind: dict[str, Any], needs: list[str]
-) -> dict[str, Any]:
+def _table(space: str, arguments: dict[str, Argument], text: str, kind: Schema, needs: list[str]) -> Schema:
     """The table of a part: the rule of its `kind`, then those of its arguments; `needs`: keys that it has to have."""
     texts = _MARKERS | argument_texts(text, list(arguments))
     said = {key: {"description": texts[key]} if key in texts else {} for key in arguments}
@@ -113,7 +113,7 @@ def _description(part: type) -> str:
     return re.split(r"\n\n(?:\*\*Raises| *>>>)", inspect.getdoc(part) or "")[0]
 
 
-def _rule(space: str, argument: Argument) -> dict[str, Any]:
+def _rule(space: str, argument: Argument) -> Schema:
     rules = {
         Form.NUMBER: _or_table({"type": "number"}),
         Form.NUMBERS: _or_table(_ref("numbers")),
@@ -128,11 +128,11 @@ def _rule(space: str, argument: Argument) -> dict[str, Any]:
     return {"type": "array", "items": rule} if argument.many else rule
 
 
-def _or_table(rule: dict[str, Any]) -> dict[str, Any]:
+def _or_table(rule: Schema) -> Schema:
     return {"anyOf": [rule, _ref("typed")]}
 
 
-def _shared() -> dict[str, Any]:
+def _shared() -> Schema:
     """The definitions that do not depend on the space."""
     by_name = {"type": "object", "additionalProperties": {"type": "number"}}
     state = {"t": {"description": "Time [s].", "type": "number"}, "rank": {"type": "integer"}}
@@ -163,12 +163,12 @@ def _shared() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _types(path: dict[str, Any]) -> list[dict[str, Any]]:
+def _types(path: Schema) -> list[Schema]:
     """Tables that say what they are by a `type` that is no class."""
     values, items = {"value": {}}, {"items": {"type": "array"}}
     array = {"dtype": {"enum": list(DTYPES)}, "values": {}}
     shape = {"shape": {"type": "array", "items": {"type": "integer"}}}
-    kinds: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    kinds: dict[str, tuple[Schema, Schema]] = {
         "none": ({}, {}),
         **dict.fromkeys(("bool", "int", "float"), (values, {})),
         **dict.fromkeys(("tuple", "list", "dict"), (items, {})),

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.io.model_file.lines import Keys, line_at, lines_of
+from jaxmbd.io.model_file.toml import Tables
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 32  # tables and lists within one another; a mechanism with a network as a force has 10
@@ -88,7 +88,7 @@ def read_source(path: Path) -> Source:
         raise Source(name, "").error("this is no UTF-8 text. Save the file as UTF-8.", line) from None
 
 
-def tree_of(source: Source) -> dict[str, Any]:
+def tree_of(source: Source) -> Tables:
     """Parse the text of a file.
 
     **Raises:** `MechanismError` if it is no TOML, or nested too deeply.

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+Tables: TypeAlias = dict[str, Any]  # by name, with whatever values TOML has: who reads them checks them
 
 WIDTH = 110  # longest line of a list
 _TABLE = 200  # longest table in one line: that of a marker in space, its numbers with all their digits
@@ -36,12 +38,12 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         yield from _lines(value, (*path, key))
 
 
-def _is_section(key: str, value: Any) -> bool:
+def _is_section(key: str, value: object) -> bool:
     is_long = isinstance(value, Mapping) and len(_key(key)) + len(_in_one_line(value)) > _TABLE
     return isinstance(value, Section) or is_long
 
 
-def _value(value: Any, indent: str) -> str:
+def _value(value: object, indent: str) -> str:
     """A value, broken into lines where it is too long for one."""
     text = _in_one_line(value)
     longest = _TABLE if isinstance(value, Mapping) else WIDTH
@@ -68,7 +70,7 @@ def _packed(words: Sequence[str], indent: int) -> Iterator[str]:
     yield " ".join(line)
 
 
-def _in_one_line(value: Any) -> str:
+def _in_one_line(value: object) -> str:
     if isinstance(value, Mapping):
         items = ", ".join(f"{_key(key)} = {_in_one_line(item)}" for key, item in value.items())
         return f"{{ {items} }}" if items else "{}"

@@ -1,7 +1,6 @@
 """Joints of SDF: an axis is given in the joint's frame, which is fixed to the child."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -12,10 +11,11 @@ from jaxmbd.io._xml import Element
 from jaxmbd.io.sdf.frames import Frame, Frames
 from jaxmbd.io.sdf.values import Values
 from jaxmbd.io.urdf.robot import circle
-from jaxmbd.model.body.spatial import Body
+from jaxmbd.model.body.spatial import Body, Marker
 from jaxmbd.model.force.joint_forces import JointFriction, JointSpringDamper
 from jaxmbd.model.joint.shared import Gear, Weld
 from jaxmbd.model.joint.spatial import Prismatic, Revolute, Screw, Spherical, Universal
+from jaxmbd.model.mechanism.mechanism import AnyForce, Joint
 
 _TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "screw", "universal", "revolute2", "gearbox")
 _OF_JOINT = (
@@ -42,8 +42,8 @@ class Joints:
     frames: Frames
     owners: dict[str, Owner]
     version: int
-    joints: list[Any] = field(default_factory=list)
-    forces: list[Any] = field(default_factory=list)
+    joints: list[Joint] = field(default_factory=list)
+    forces: list[AnyForce] = field(default_factory=list)
     links: list[Body] = field(default_factory=list)
     coordinates: dict[tuple[str, str], str] = field(default_factory=dict)
     hinges: list[tuple[str, tuple[str, str], np.ndarray]] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Joints:
         text = f"is two hinges with a massless link {link.name!r} between them"
         self.values.remarks.changed(f"joint {self.frames.shown(name)!r}", text, element.line)
 
-    def _marker(self, end: str, joint: str, on_joint: Placement) -> Any:
+    def _marker(self, end: str, joint: str, on_joint: Placement) -> Marker:
         """A marker on a link at a placement in the joint's frame, where all joints are at zero."""
         return self.owners[end].at(self.frames.pose(end).inverse() @ self.frames.pose(joint) @ on_joint)
 

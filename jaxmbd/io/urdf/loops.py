@@ -15,7 +15,6 @@ SDF inside `<gazebo>`, Drake's `ball_constraint` and `linear_bushing_rpy`, pairs
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -30,6 +29,7 @@ from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.joint.shared import FixedConstraint, PointConstraint
 from jaxmbd.model.joint.spatial import Prismatic, Revolute
+from jaxmbd.model.mechanism.mechanism import Joint
 
 _BALLS = ("spherical", "ball")
 _TYPES = {
@@ -43,7 +43,7 @@ _LOOP_KEYS = {"name", "type", "axis", "link1", "link2"}
 _END_KEYS = {"link", "xyz", "rpy"}
 
 
-def closures(robot: Robot, loops: Path | None) -> tuple[list[Any], list[Bushing]]:
+def closures(robot: Robot, loops: Path | None) -> tuple[list[Joint], list[Bushing]]:
     """The joints, and the bushings, that close loops."""
     joints = [_loop_joint(robot, element) for element in robot.root.all("loop_joint")]
     joints += [joint for element in robot.root.all("gazebo") for joint in _gazebo(robot, element)]
@@ -56,7 +56,7 @@ def closures(robot: Robot, loops: Path | None) -> tuple[list[Any], list[Bushing]
     return joints, [_bushing(robot, element) for element in robot.root.all("linear_bushing_rpy")]
 
 
-def _loop_joint(robot: Robot, element: Element) -> Any:
+def _loop_joint(robot: Robot, element: Element) -> Joint:
     """A `<loop_joint>` with two `<link1>`, `<link2>` (Isaac Sim's documentation has two `<link1>`), each with the
     placement of the joint's frame on it."""
     kind = element.attributes.get("type", "spherical")
@@ -74,14 +74,14 @@ def _loop_joint(robot: Robot, element: Element) -> Any:
     return _closure(robot, element, kind, robot.attribute(element, "name"), markers)
 
 
-def _closure(robot: Robot, element: Element, kind: str, name: str, markers: list[Marker]) -> Any:
+def _closure(robot: Robot, element: Element, kind: str, name: str, markers: list[Marker]) -> Joint:
     if markers[0].body == markers[1].body:
         raise robot.error(element, "it connects two points of one body.")
     own = robot.names.new("loop", name, element.line)
     return _TYPES[kind](own, *markers)
 
 
-def _gazebo(robot: Robot, element: Element) -> list[Any]:
+def _gazebo(robot: Robot, element: Element) -> list[Joint]:
     """Joints of SDF inside `<gazebo>`: their `pose` is relative to the child, in the position of all zeros."""
     joints = []
     for joint in element.all("joint"):
@@ -186,12 +186,12 @@ def _side_file(path: Path) -> list[Element]:
     return elements
 
 
-def _check_keys(path: Path, where: str, table: Any, known: set[str]) -> None:
+def _check_keys(path: Path, where: str, table: object, known: set[str]) -> None:
     if not isinstance(table, dict) or not set(table) <= known:
         got = sorted(table) if isinstance(table, dict) else table
         raise file_error(path, f"{where} must be a table with {', '.join(sorted(known))}, got {got!r}.")
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """A value of TOML as an attribute of XML."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

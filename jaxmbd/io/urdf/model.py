@@ -5,7 +5,6 @@ entities, and bring mesh libraries along, while a mechanism needs links and join
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.shared import Gear, Weld
 from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute, Spherical
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism
 
 _TYPES = (*HINGES, *SLIDES, "fixed", "floating", "planar")
 _TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
@@ -42,8 +41,8 @@ def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> 
     base = _base(robot, links, elements)
     _place_links(robot, base, elements)
     bodies = _bodies(robot, links, base, floating)
-    joints: list[Any] = []
-    forces: list[Any] = [Gravity(_GRAVITY, robot.names.made("gravity"))]
+    joints: list[Joint] = []
+    forces: list[AnyForce] = [Gravity(_GRAVITY, robot.names.made("gravity"))]
     remarks.changed("robot", f"has no gravity in its file: here it is {_GRAVITY} m/s² along −z")
     side = read_robot_yaml(robot, loops)
     spherical = set() if side is None else set(side.spherical)
@@ -158,7 +157,7 @@ def _check_spherical(side: RobotYaml, joints: dict[str, Element]) -> None:
             raise file_error(side.path, f"joint_name: {unknown('joint', name, joints)}")
 
 
-def _joint(robot: Robot, element: Element, spherical: set[str]) -> list[Any]:
+def _joint(robot: Robot, element: Element, spherical: set[str]) -> list[Joint]:
     name, kind = robot.attribute(element, "name"), robot.attribute(element, "type")
     if kind not in _TYPES:
         raise robot.error(element, f"type must be one of {', '.join(_TYPES)}, got {kind!r}.")

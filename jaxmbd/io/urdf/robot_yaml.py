@@ -7,7 +7,7 @@ joint_type: [SPHERICAL]
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from jaxmbd.errors import MechanismError, needs, unknown
 from jaxmbd.io._imported_model import file_error
 from jaxmbd.io._xml import read_bytes
 from jaxmbd.io.urdf.robot import Robot
+from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.joint.shared import FixedConstraint, PointConstraint
+from jaxmbd.model.mechanism.mechanism import Joint
 
 _LARGEST = 2**20  # [bytes] of such a file, a few lines
 _TYPES = {"3d": PointConstraint, "6d": FixedConstraint}
@@ -60,7 +62,7 @@ def read_robot_yaml(robot: Robot, loops: Path | None) -> RobotYaml | None:
     return RobotYaml(path, tuple((*pair, kind) for pair, kind in zip(pairs, types, strict=True)), tuple(names))
 
 
-def _content(path: Path) -> Mapping[Any, Any]:
+def _content(path: Path) -> Mapping[object, object]:
     needs(f"{path.name!r}, which closes loops of a robot,", "yaml", "urdf")
     yaml: Any = importlib.import_module("yaml")  # an extra, without types
     text = read_bytes(path)
@@ -77,7 +79,7 @@ def _content(path: Path) -> Mapping[Any, Any]:
     return content
 
 
-def _pairs(path: Path, value: Any) -> list[tuple[str, str]]:
+def _pairs(path: Path, value: object) -> list[tuple[str, str]]:
     pairs: list[Any] = value if isinstance(value, list) else [None]
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
@@ -92,7 +94,7 @@ def _texts(path: Path, key: str, value: Any) -> list[str]:
     return values
 
 
-def _per_item(path: Path, key: str, value: Any, count: int) -> list[str]:
+def _per_item(path: Path, key: str, value: object, count: int) -> list[str]:
     """One text for each of `count` items, or one for all of them."""
     texts = _texts(path, key, value)
     if not isinstance(value, list):
@@ -102,13 +104,13 @@ def _per_item(path: Path, key: str, value: Any, count: int) -> list[str]:
     return texts
 
 
-def _one_of(path: Path, key: str, value: str, known: Any) -> str:
+def _one_of(path: Path, key: str, value: str, known: Iterable[str]) -> str:
     if value not in known:
         raise file_error(path, f"{key} must be one of {', '.join(known)}, got {value[:40]!r}.")
     return value
 
 
-def yaml_closures(robot: Robot, content: RobotYaml) -> list[Any]:
+def yaml_closures(robot: Robot, content: RobotYaml) -> list[Joint]:
     """The constraints of the pairs of frames."""
     joints = []
     for first, second, kind in content.pairs:
@@ -119,7 +121,7 @@ def yaml_closures(robot: Robot, content: RobotYaml) -> list[Any]:
     return joints
 
 
-def _frame(robot: Robot, path: Path, name: str) -> Any:
+def _frame(robot: Robot, path: Path, name: str) -> Marker:
     """The frame of a link, or of a joint, which is that of its child."""
     links = {joint.attributes.get("name", ""): joint for joint in robot.root.all("joint")}
     link = name if name in robot.owners or name not in links else robot.ends(links[name])[1]

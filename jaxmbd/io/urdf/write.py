@@ -13,13 +13,13 @@ from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
 from jaxmbd.io._written_tree import check_tree_in_space
 from jaxmbd.io._xml import words
-from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.joint import AbstractTreeJoint, has_armature
 from jaxmbd.model.joint.shared import FixedConstraint, FreeMotion, Gear, PointConstraint, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute, Spherical
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import AnyForce, Mechanism, Part
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.space import rotation
 
@@ -48,7 +48,7 @@ class _Robot:
         """Place an element at a marker, relative to the frame of its link."""
         _place(element, self.frames[marker.body].inverse() @ placement_of(marker))
 
-    def lost(self, part: Any, text: str) -> None:
+    def lost(self, part: Part, text: str) -> None:
         """Remark that the file lacks a part."""
         self.remarks.lost(f"{type(part).__name__} {part.name!r}", text)
 
@@ -112,7 +112,7 @@ def _frame(robot: _Robot, branch: TreeJoint, joint: AbstractTreeJoint) -> None:
     robot.frames[child.body] = placement_of(child)
 
 
-def _write_link(robot: _Robot, body: Any) -> None:
+def _write_link(robot: _Robot, body: AbstractBody) -> None:
     link = SubElement(robot.root, "link", name=body.name)
     if float(body.mass) == 0.0:
         return
@@ -164,7 +164,7 @@ def _write_mimic(robot: _Robot, joint: Gear | RackAndPinion) -> bool:
     return True
 
 
-def _write_force(robot: _Robot, force: Any) -> None:
+def _write_force(robot: _Robot, force: AnyForce) -> None:
     match force:
         case Gravity():
             robot.remarks.changed(f"Gravity {force.name!r}", "is left to the program that reads the file")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial import Polynomial
 
-from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.arrays import Number, Numbers, Scalar, as_float
 from jaxmbd.checks import check_count, check_fields, check_finite, check_mapping
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_name
@@ -77,8 +77,8 @@ class Beam(AbstractMarkerOwner, AbstractFlexibleBody):
         damping: Number = 0.0,
         sites: Mapping[str, Number] | None = None,
         bending: int = 2,
-        pose: Any = (0.0, 0.0, 0.0),
-        eta: Any = None,
+        pose: Numbers = (0.0, 0.0, 0.0),
+        eta: Numbers | None = None,
     ) -> None:
         check_name("beam", name)
         check_mapping(f"Beam {name!r}: sites", sites, "{'middle': 0.5}")

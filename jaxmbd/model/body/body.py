@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmbd.arrays import Point, Scalar
+from jaxmbd.arrays import Function, Point, Scalar
 from jaxmbd.model.body.names import Name
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractFrame, AbstractSpace
 
 GROUND = "ground"
 
@@ -27,7 +27,7 @@ class AbstractMarker(eqx.Module):
     def local(self) -> Any:
         """The marker's frame relative to its body."""
 
-    def frame(self, body: Any) -> Any:
+    def frame(self, body: AbstractFrame) -> AbstractFrame:
         """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, from the frame of its body."""
         return body.compose(self.local)
 
@@ -38,7 +38,7 @@ class AbstractMovingMarker(AbstractMarker):
     `position` and `local` are the values at time zero.
     """
 
-    motion: eqx.AbstractVar[Any]
+    motion: eqx.AbstractVar[Function]
 
     @abc.abstractmethod
     def at_time(self, t: Scalar) -> AbstractMarker:

@@ -16,7 +16,7 @@ _PLACE = {2: "the plane", 3: "space"}
 _FACADE = {2: "planar", 3: "spatial"}
 
 
-def check_name(kind: str, name: Any) -> None:
+def check_name(kind: str, name: object) -> None:
     """Raise unless `name` is a valid name of a part: a non-empty string without a dot, on one line."""
     if not isinstance(name, str) or not name or "." in name:
         raise MechanismError(f"A {kind}'s name must be a non-empty string without a dot, got {name!r}.")
@@ -46,7 +46,7 @@ def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | No
             )
 
 
-def check_motion(part: str, motion: Any, dim: int) -> None:
+def check_motion(part: str, motion: object, dim: int) -> None:
     """Raise unless `motion` is a function of time that returns a position of a marker."""
     if not callable(motion):
         raise MechanismError(
@@ -57,7 +57,7 @@ def check_motion(part: str, motion: Any, dim: int) -> None:
     eqx.filter_eval_shape(lambda t: user_array(part, "motion", motion, t, takes="t", shape=(dim,)), t)
 
 
-def check_coordinate(kind: str, name: str, coordinate: Any) -> None:
+def check_coordinate(kind: str, name: str, coordinate: object) -> None:
     """Raise unless the coordinate is written `"joint.coordinate"` or `"body.coordinate"`."""
     check_name(kind, name)
     if not isinstance(coordinate, str) or coordinate.count(".") != 1:

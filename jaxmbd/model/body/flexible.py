@@ -10,7 +10,6 @@ Source: Shabana, *Dynamics of Multibody Systems* (2013), §5.4 (floating frames)
 
 import abc
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, combined, constant
 from jaxmbd.model.body.body import GROUND, AbstractBody
+from jaxmbd.space.space import AbstractFrame
 
 
 class AbstractFlexibleBody(AbstractBody):
@@ -55,7 +55,7 @@ class AbstractFlexibleBody(AbstractBody):
         """The names of the sites. A marker refers to `"body.site"`."""
 
     @abc.abstractmethod
-    def frames(self, eta: Float[Array, " k"]) -> Any:
+    def frames(self, eta: Float[Array, " k"]) -> AbstractFrame:
         """The frames of the sites, then those of the pieces, in the floating frame, stacked (by `jax.vmap`).
 
         They must have three derivatives.

@@ -46,7 +46,7 @@ class UnnamedType(str):
 
     __slots__ = ()
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise NameUsedError(
             "A law must not depend on the name of its part, nor on those of the bodies and coordinates that the part "
             "refers to: it is evaluated for all parts of one type together, without their names. Give the class a "

@@ -1,12 +1,12 @@
 """Bodies, the ground and markers in the plane."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Function, Number, Numbers, Scalar, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_number, check_shape, stacked
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_motion, check_name
@@ -47,10 +47,10 @@ class MovingMarker(AbstractMovingMarker):
 
     space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
-    motion: Any
+    motion: Function
     angle: Scalar = eqx.field(converter=as_float)
 
-    def __init__(self, body: str, motion: Any, angle: Number = 0.0) -> None:
+    def __init__(self, body: str, motion: Function, angle: Number = 0.0) -> None:
         self.body, self.motion, self.angle = body, motion, as_float(angle)
 
     def __check_init__(self) -> None:
@@ -61,7 +61,7 @@ class MovingMarker(AbstractMovingMarker):
         return Marker(self.body, self.course(t)[0], self.angle)
 
 
-def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
+def _marker(body: str, x: Number, y: Number, angle: Number) -> Marker:
     """A marker from separate coordinates; a point as one argument, `at((x, y))`, raises."""
     return Marker(body, stacked(f"Marker on {body!r}, made by at(x, y, angle)", x=x, y=y), angle)
 
@@ -76,7 +76,7 @@ class AbstractMarkerOwner(eqx.Module):
         [rad]."""
         return _marker(self.name, x, y, angle)
 
-    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
+    def moving(self, motion: Function, angle: Number = 0.0) -> MovingMarker:
         """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y)` [m]."""
         return MovingMarker(self.name, motion, angle)
 
@@ -103,7 +103,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
     inertia: Scalar = eqx.field(converter=as_float)
     pose: Float[Array, "3"] = eqx.field(converter=as_float)
 
-    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+    def __init__(
+        self, name: str, mass: Number | Solid, inertia: Number | None = None, pose: Numbers = (0.0, 0.0, 0.0)
+    ) -> None:
         self.name = name
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
         given = as_float(tensor[2, 2] if isinstance(mass, Solid) else tensor)

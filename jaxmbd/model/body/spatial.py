@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
+from jaxmbd.arrays import Function, Number, Numbers, Scalar, as_float, combined, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_number, check_shape, stacked
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
@@ -59,10 +59,10 @@ class MovingMarker(AbstractMovingMarker):
 
     space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
-    motion: Any
+    motion: Function
     rotation: Float[Array, "4"] = eqx.field(converter=as_float)
 
-    def __init__(self, body: str, motion: Any, rotation: Any = _IDENTITY) -> None:
+    def __init__(self, body: str, motion: Function, rotation: Numbers = _IDENTITY) -> None:
         self.body, self.motion, self.rotation = body, motion, as_float(rotation)
 
     def __check_init__(self) -> None:
@@ -73,7 +73,7 @@ class MovingMarker(AbstractMovingMarker):
         return Marker(self.body, self.course(t)[0], self.rotation)
 
 
-def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
+def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Numbers | None = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix).
 
     >>> print(sp.pose(0.1, 0.0, 0.2, sp.rotation.about("z", np.pi / 2)).round(4))
@@ -85,7 +85,7 @@ def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None
     return combined("concatenate", [position, euler_parameters])
 
 
-def _as_pose(value: Any) -> Any:
+def _as_pose(value: object) -> Any:
     """A pose of seven numbers; a position alone is completed by the identity rotation."""
     value = as_float(value)
     if isinstance(value, Array) and value.shape == (3,):
@@ -99,7 +99,13 @@ class AbstractMarkerOwner(eqx.Module):
     name: eqx.AbstractVar[str]
 
     def at(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+        self,
+        x: Number = 0.0,
+        y: Number = 0.0,
+        z: Number = 0.0,
+        *,
+        axis: Numbers | str | None = None,
+        rotation: Numbers | None = None,
     ) -> Marker:
         """A marker at `(x, y, z)` [m] from the body's centre of mass in body axes, or in the world on the ground.
 
@@ -110,7 +116,9 @@ class AbstractMarkerOwner(eqx.Module):
         """
         return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
 
-    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+    def moving(
+        self, motion: Function, *, axis: Numbers | str | None = None, rotation: Numbers | None = None
+    ) -> MovingMarker:
         """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y, z)` [m]; the
         rest as `at`."""
         marker = _marker(self.name, jnp.zeros(3), axis, rotation)
@@ -142,7 +150,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
     pose: Float[Array, "7"] = eqx.field(converter=_as_pose)
 
-    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+    def __init__(
+        self, name: str, mass: Number | Solid, inertia: Numbers | None = None, pose: Numbers = (0.0, 0.0, 0.0)
+    ) -> None:
         self.name = name
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
         self.inertia, self.pose = inertia_matrix(tensor), _as_pose(pose)
@@ -169,7 +179,13 @@ class Body(AbstractMarkerOwner, AbstractBody):
         return is_concrete(self.inertia) and not is_definite(self.inertia)
 
     def at_world(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+        self,
+        x: Number = 0.0,
+        y: Number = 0.0,
+        z: Number = 0.0,
+        *,
+        axis: Numbers | str | None = None,
+        rotation: Numbers | None = None,
     ) -> Marker:
         """A marker on this body at the world point `(x, y, z)` [m] while the body is at its `pose`; `axis` and
         `rotation` are in world axes."""
@@ -183,7 +199,13 @@ class Ground(AbstractMarkerOwner):
     name: str = eqx.field(default=GROUND, static=True)
 
     def at_world(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+        self,
+        x: Number = 0.0,
+        y: Number = 0.0,
+        z: Number = 0.0,
+        *,
+        axis: Numbers | str | None = None,
+        rotation: Numbers | None = None,
     ) -> Marker:
         """The same as `at`, since the ground's frame is the world frame."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
@@ -198,12 +220,12 @@ def _in_body_axes(
     return rot.rotate(to_body, position - pose[:3]), rot.multiply(to_body, rotation)
 
 
-def _point(part: str, *numbers: Any, by: str = "at") -> Array:
+def _point(part: str, *numbers: Number, by: str = "at") -> Array:
     """A point from separate coordinates; a point as one argument, `at((x, y, z))`, raises."""
     return stacked(f"{part}, made by {by}(x, y, z)", **dict(zip("xyz", numbers, strict=True)))
 
 
-def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
+def _marker(body: str, point: Array, axis: Numbers | str | None, rotation: Numbers | None) -> Marker:
     if axis is not None and rotation is not None:
         raise MechanismError(f"Marker on {body!r}: give either axis or rotation, not both.")
     if axis is not None:

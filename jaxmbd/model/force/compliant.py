@@ -1,17 +1,17 @@
 """Compliant connections for both spaces: bushings, and contact of a ball with a plane."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Point, Scalar, as_float
+from jaxmbd.arrays import Numbers, Point, Scalar, as_float
 from jaxmbd.checks import check_fields, check_finite
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.force.force import AbstractForce, contact_energy, contact_force, wrench
+from jaxmbd.space.space import AbstractFrame, Rates
 from jaxmbd.space.vectors import cross, dot, swept
 
 
@@ -32,7 +32,9 @@ class Bushing(AbstractForce):
     stiffness: Float[Array, " efforts"] = eqx.field(converter=as_float)
     damping: Float[Array, " efforts"]
 
-    def __init__(self, name: str, a: AbstractMarker, b: AbstractMarker, stiffness: Any, damping: Any = None) -> None:
+    def __init__(
+        self, name: str, a: AbstractMarker, b: AbstractMarker, stiffness: Numbers, damping: Numbers | None = None
+    ) -> None:
         check_markers("Bushing", name, a, b)
         self.name, self.a, self.b = name, a, b
         self.stiffness = as_float(stiffness)
@@ -44,7 +46,7 @@ class Bushing(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
         (a, b), (da, db) = frames, rates
         d = b.position - a.position
         offset_rate = a.to_local(db.position - da.position - swept(da.angular, d))
@@ -54,10 +56,10 @@ class Bushing(AbstractForce):
         moment = moment[0] if d.shape == (2,) else a.to_world(moment)
         return jnp.stack([-wrench(force, moment + cross(d, force)), wrench(force, moment)])
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return 0.5 * jnp.sum(self.stiffness * self._offset(frames) ** 2)
 
-    def _offset(self, frames: Sequence[Any]) -> Float[Array, " efforts"]:
+    def _offset(self, frames: Sequence[AbstractFrame]) -> Float[Array, " efforts"]:
         a, b = frames
         return jnp.append(a.to_local(b.position - a.position), a.turn(b))
 
@@ -96,12 +98,12 @@ class PlaneContact(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.plane, self.point)
 
-    def depth(self, frames: Sequence[Any]) -> Scalar:
+    def depth(self, frames: Sequence[AbstractFrame]) -> Scalar:
         """The penetration depth [m] of the ball; negative without contact."""
         a, b = frames
         return self.radius - dot(a.normal, b.position - a.position)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
         (a, b), (da, db) = frames, rates
         arm = -self.radius * a.normal
         from_a = b.position + arm - a.position
@@ -116,5 +118,5 @@ class PlaneContact(AbstractForce):
         friction = self.friction * normal_force / jnp.sqrt(dot(sliding, sliding) + self.width**2)
         return normal_force * normal - friction * sliding
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return contact_energy(self.depth(frames), self.stiffness, self.exponent)

@@ -6,12 +6,12 @@ and `GeneralizedForce` act on all bodies and all coordinates.
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Number, Point, Scalar, as_float, is_concrete
 from jaxmbd.checks import check_callable, check_finite, check_law, check_shape, checked_items
@@ -19,7 +19,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.body.names import Name
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractSpace, Frames, Rates
 from jaxmbd.user_functions import user_array
 
 
@@ -35,22 +35,22 @@ class AbstractForce(eqx.Module):
         """The markers whose frames are the arguments of the law, in this order."""
 
     @abc.abstractmethod
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
+    def wrenches(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, "k efforts"]:
         """The wrench on the body at each marker; `rates` holds the velocities of the frames."""
 
     @abc.abstractmethod
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Frames) -> Scalar:
         """Potential energy [J]; zero for a law without a potential."""
 
 
-def wrench(force: Point, moment: Any = 0.0) -> Float[Array, " efforts"]:
+def wrench(force: Point, moment: Number = 0.0) -> Float[Array, " efforts"]:
     """A force [N] and a moment [N m] (default zero) as one array."""
     if isinstance(moment, float):
         moment = jnp.full((1 if force.shape[0] == 2 else 3,), moment)
     return jnp.append(force, moment)
 
 
-def pair(force: Point, moment: Any = 0.0) -> Float[Array, "2 efforts"]:
+def pair(force: Point, moment: Number = 0.0) -> Float[Array, "2 efforts"]:
     """A wrench on the second marker and its reaction on the first.
 
     >>> print(mbd.extend.pair(jnp.array([1.0, 2.0]))[1])
@@ -139,7 +139,7 @@ class GeneralizedForce(eqx.Module):
 
     name: Name = eqx.field(static=True)
     function: Function
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         check_name("GeneralizedForce", self.name)
@@ -149,6 +149,9 @@ class GeneralizedForce(eqx.Module):
         """The generalized forces `Q` at a state."""
         part, arguments = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
         return user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters", shape=v.shape)
+
+
+AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 
 
 class ScaledForce(AbstractForce):
@@ -162,10 +165,10 @@ class ScaledForce(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.force.markers
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
+    def wrenches(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, "k efforts"]:
         return self.factor * self.force.wrenches(t, frames, rates)
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Frames) -> Scalar:
         return self.factor * self.force.potential(t, frames)
 
 
@@ -190,11 +193,11 @@ class ScaledFunction(eqx.Module):
     function: Function
     factor: Scalar
 
-    def __call__(self, *args: Any) -> Array:
+    def __call__(self, *args: object) -> Array:
         return self.factor * self.function(*args)
 
 
-def _signals(given: Any) -> Any:
+def _signals(given: object) -> Any:
     return tuple(map(as_float, given)) if isinstance(given, tuple | list) else given
 
 
@@ -212,7 +215,7 @@ class FunctionWithInputs(eqx.Module):
     def __check_init__(self) -> None:
         _check_signals("FunctionWithInputs", self.signals)
 
-    def __call__(self, t: Scalar, *args: Any) -> Array:
+    def __call__(self, t: Scalar, *args: object) -> Array:
         added = _total(self.signals, t)
         if self.axis is not None:
             added = added * jnp.asarray(self.axis, added.dtype)
@@ -244,17 +247,17 @@ class JointForceWithInputs(AbstractJointForce):
         return self.without_inputs.potential(coordinate)
 
 
-def _check_signals(part: str, signals: Any) -> None:
+def _check_signals(part: str, signals: object) -> None:
     for k, signal in enumerate(checked_items(f"{part}: signals", signals, "a sequence of numbers or functions")):
         check_law(part, f"signals[{k}]", signal)
 
 
-def _total(signals: Sequence[Any], t: Scalar) -> Scalar:
+def _total(signals: Sequence[Function | Number], t: Scalar) -> Scalar:
     first, *others = (jnp.asarray(signal(t) if callable(signal) else signal) for signal in signals)
     return sum(others, first)
 
 
-def scaled(force: Any, factor: Scalar) -> Any:
+def scaled(force: AnyForce, factor: Scalar) -> Any:
     """A force of any type, multiplied by a factor, with the same name."""
     if isinstance(force, Gravity):
         return Gravity(factor * force.acceleration, force.name)

@@ -4,7 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.checks import check_fields, check_finite, check_law, check_shape
@@ -25,7 +25,7 @@ class JointForce(AbstractJointForce):
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
     force: Any = eqx.field(converter=as_float)
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         check_coordinate("JointForce", self.name, self.coordinate)

@@ -5,9 +5,9 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from jaxmbd.arrays import Function, Scalar, as_float
+from jaxmbd.arrays import Function, Numbers, Scalar, as_float
 from jaxmbd.checks import check_callable, check_fields, check_finite, check_law, check_number
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.model.body.body import AbstractMarker
@@ -17,6 +17,7 @@ from jaxmbd.model.body.planar import ground as plane_ground
 from jaxmbd.model.body.spatial import ground as space_ground
 from jaxmbd.model.force.force import AbstractForce, pair, wrench
 from jaxmbd.space.planar import PLANAR, Frame
+from jaxmbd.space.space import AbstractFrame, Frames, Rates
 from jaxmbd.space.vectors import direction, dot, safe_norm
 from jaxmbd.user_functions import user_array
 
@@ -36,7 +37,12 @@ class Force(AbstractForce):
     frame: str = eqx.field(static=True)
 
     def __init__(
-        self, name: str, at: AbstractMarker, force: Any = None, torque: Any = None, frame: str = "world"
+        self,
+        name: str,
+        at: AbstractMarker,
+        force: Function | Numbers | None = None,
+        torque: Function | Numbers | None = None,
+        frame: str = "world",
     ) -> None:
         check_markers("Force", name, at)
         _check_axes("Force", name, frame)
@@ -54,7 +60,7 @@ class Force(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.at,)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "1 efforts"]:
         (frame,), (rate,) = frames, rates
         force, torque = (
             user_array(f"Force {self.name!r}", field, value, t, frame, rate, takes="t, frame, rate", shape=shape)
@@ -68,7 +74,7 @@ class Force(AbstractForce):
             torque = frame.to_world(torque) if torque.shape else torque
         return wrench(force, torque)[None]
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return jnp.zeros(())
 
 
@@ -100,7 +106,7 @@ class SpringDamper(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
 
-    def span(self, frames: Sequence[Any]) -> Scalar:
+    def span(self, frames: Sequence[AbstractFrame]) -> Scalar:
         """The distance [m] of the points."""
         a, b = frames
         return safe_norm(b.position - a.position)
@@ -111,18 +117,18 @@ class SpringDamper(AbstractForce):
         actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, length, rate", shape=())
         return self.stiffness * (length - self.free_length) + self.damping * rate + actuator
 
-    def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:
+    def stretch(self, frames: Sequence[AbstractFrame], rates: Rates) -> tuple[Scalar, Scalar]:
         """The length [m] and its rate [m/s]."""
         (a, b), (da, db) = frames, rates
         unit = direction(b.position - a.position)
         return self.span(frames), dot(unit, db.position - da.position)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
         a, b = frames
         pull = self.tension(t, *self.stretch(frames, rates))
         return pair(-pull * direction(b.position - a.position))
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return 0.5 * self.stiffness * (self.span(frames) - self.free_length) ** 2
 
 
@@ -145,11 +151,11 @@ class PointDrag(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.at,)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "1 efforts"]:
         v = rates[0].position
         return wrench(-(self.quadratic * safe_norm(v) + self.linear) * v)[None]
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return jnp.zeros(())
 
 
@@ -169,7 +175,12 @@ class Torque(AbstractForce):
     frame: str = eqx.field(static=True)
 
     def __init__(
-        self, name: str, on: AbstractMarker, torque: Any, from_: AbstractMarker | None = None, frame: str = "world"
+        self,
+        name: str,
+        on: AbstractMarker,
+        torque: Function | Numbers,
+        from_: AbstractMarker | None = None,
+        frame: str = "world",
     ) -> None:
         check_markers("Torque", name, on)
         if from_ is None:
@@ -184,14 +195,14 @@ class Torque(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.from_, self.on)
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
         part, arguments, shape = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates)), _torque_shape(self.on)
         torque = user_array(part, "torque", self.torque, *arguments, takes="t, frames, rates", shape=shape)
         if self.frame == "body" and shape:
             torque = frames[1].to_world(torque)
         return pair(jnp.zeros_like(frames[0].position), torque)
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return jnp.zeros(())
 
 
@@ -247,7 +258,7 @@ class UserForce(AbstractForce):
     name: str = eqx.field(static=True)
     function: Function
     at: tuple[AbstractMarker, ...]
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         if not isinstance(self.at, tuple | list) or not self.at:
@@ -263,7 +274,7 @@ class UserForce(AbstractForce):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.at
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
+    def wrenches(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, "k efforts"]:
         part, arguments = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
         value = user_array(part, "function", self.function, *arguments, takes="t, frames, rates, parameters")
         efforts = self.at[0].space.efforts
@@ -275,7 +286,7 @@ class UserForce(AbstractForce):
             )
         return value
 
-    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+    def potential(self, t: Scalar, frames: Frames) -> Scalar:
         return jnp.zeros(())
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Function, Number, Point, Scalar, constant, frozen, is_concrete
+from jaxmbd.arrays import Function, Number, Numbers, Point, Scalar, constant, frozen, is_concrete
 from jaxmbd.checks import check_flags
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, is_one_of, shown
@@ -61,7 +61,7 @@ class Polynomials(AbstractFunction):
     coefficients: Float[Array, "pieces powers *components"]
     order: int = eqx.field(static=True)
 
-    def __init__(self, breaks: Any, coefficients: Any, order: int) -> None:
+    def __init__(self, breaks: Numbers, coefficients: Numbers, order: int) -> None:
         self.breaks = as_increasing("Polynomials", "breaks", breaks, strict=True)
         self.order = as_order("Polynomials", order)
         self.coefficients = as_finite("Polynomials", "coefficients", coefficients)
@@ -71,7 +71,7 @@ class Polynomials(AbstractFunction):
                 f"shape {self.coefficients.shape}."
             )
 
-    def value(self, x: Scalar, *args: Any) -> Any:
+    def value(self, x: Scalar, *args: object) -> Array:
         return polynomial(self.breaks, self.coefficients, x)
 
 
@@ -113,7 +113,9 @@ class Curve(AbstractFunction):
     closed: bool = eqx.field(static=True)
     order: int = eqx.field(static=True)
 
-    def __init__(self, shape: Any, degree: int = 5, closed: bool = False, parameter: Any = None) -> None:
+    def __init__(
+        self, shape: Function | Numbers, degree: int = 5, closed: bool = False, parameter: Numbers | None = None
+    ) -> None:
         check_flags("Curve", closed=closed)
         if not is_one_of(degree, (3, 5)):
             raise MechanismError(f"Curve: degree must be 3 or 5, got {shown(degree)}.")
@@ -151,7 +153,7 @@ class Curve(AbstractFunction):
         """The arc length of the whole [m]."""
         return self.breaks[-1]
 
-    def value(self, x: Number, *args: Any) -> Point:
+    def value(self, x: Number, *args: object) -> Point:
         return _course(self, x)[0]
 
     def tangent(self, s: Number) -> Point:
@@ -173,7 +175,7 @@ class Curve(AbstractFunction):
         _, tangent, bend = _course(self, s)
         return jnp.stack([-tangent[1], tangent[0]]) if bend.shape == (2,) else direction(bend)
 
-    def frame(self, s: Number, up: Any = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
+    def frame(self, s: Number, up: Numbers = (0.0, 0.0, 1.0)) -> Frame | SpatialFrame:
         """The frame at the point, with its x axis along the curve; in space, its z axis is as near to `up` as it can
         be, which must not be along the curve."""
         point, tangent, _ = _course(self, s)
@@ -182,7 +184,7 @@ class Curve(AbstractFunction):
         side = direction(cross(jnp.asarray(up, point.dtype), tangent))
         return SpatialFrame(point, jnp.stack([tangent, side, cross(tangent, side)], axis=1))
 
-    def nearest(self, point: Any) -> Scalar:
+    def nearest(self, point: Numbers) -> Scalar:
         """The arc length at which the curve is nearest to a point `[m]`: the best of many places, refined.
 
         Its derivatives are those of the foot of the perpendicular; at an end of an open curve they are zero.
@@ -192,7 +194,7 @@ class Curve(AbstractFunction):
             raise MechanismError(f"Curve: nearest: point must be {size} numbers, got shape {given.shape}.")
         return _nearest(self, given.astype(self.breaks.dtype))
 
-    def along(self, motion: Any) -> "AlongCurve":
+    def along(self, motion: Function) -> "AlongCurve":
         """The motion of a point whose arc length `[m]` is `motion(t)`, for `ground.moving(...)`.
 
         >>> circle = mbd.Curve(lambda u: (jnp.cos(u), jnp.sin(u)), closed=True, parameter=(0, 2 * np.pi))
@@ -397,7 +399,7 @@ def _check_shape(shape: Function) -> int:
     return found[0]
 
 
-def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndarray, int]:
+def _of_function(shape: Function, parameter: Numbers | None, closed: bool) -> tuple[np.ndarray, int]:
     """The parameters between which a function is measured, and the lowest derivative that jumps."""
     _check_shape(shape)
     given = None if parameter is None else as_increasing("Curve", "parameter", parameter, strict=True)
@@ -425,7 +427,7 @@ def _of_function(shape: Function, parameter: Any, closed: bool) -> tuple[np.ndar
     return np.append(np.concatenate(inner), ends[-1]), order
 
 
-def _through(points: Any, degree: int, closed: bool, parameter: Any) -> tuple[np.ndarray, Polynomials]:
+def _through(points: object, degree: int, closed: bool, parameter: Numbers | None) -> tuple[np.ndarray, Polynomials]:
     """The parameters between which the spline through points is measured, and the spline."""
     points = as_finite("Curve", "shape", points)
     if points.ndim != 2 or points.shape[1] not in (2, 3) or len(points) < degree + 1:

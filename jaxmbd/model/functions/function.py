@@ -46,14 +46,14 @@ class AbstractFunction(eqx.Module):
     order: eqx.AbstractVar[int]
     ends_steps: ClassVar[bool] = True
 
-    def __call__(self, x: Number, *args: Any) -> Any:
+    def __call__(self, x: Number, *args: object) -> Any:
         """The value at `x`."""
         if self.ends_steps:
             looked_up(x, self.breaks)
         return self.value(x, *args)
 
     @abc.abstractmethod
-    def value(self, x: Any, /, *args: Any) -> Any:
+    def value(self, x: Any, /, *args: object) -> Any:
         """The value, which subclasses define and users get by a call."""
 
 
@@ -76,7 +76,7 @@ def in_powers(coefficients: Float[Array, "powers *components"], x: Scalar) -> Fl
     return value
 
 
-def as_increasing(kind: str, field: str, values: Any, strict: bool) -> Array:
+def as_increasing(kind: str, field: str, values: object, strict: bool) -> Array:
     """Values as an array, which increase; if not `strict`, some may be equal."""
     array = as_finite(kind, field, values)
     if array.ndim != 1 or not len(array):
@@ -94,7 +94,7 @@ def as_increasing(kind: str, field: str, values: Any, strict: bool) -> Array:
     return array
 
 
-def as_finite(kind: str, field: str, values: Any) -> Array:
+def as_finite(kind: str, field: str, values: object) -> Array:
     """Real numbers as an array, each of them finite."""
     array = as_float(values)
     if not isinstance(array, Array) or np.issubdtype(array.dtype, np.complexfloating):
@@ -108,7 +108,7 @@ def as_finite(kind: str, field: str, values: Any) -> Array:
     return array
 
 
-def as_order(kind: str, order: Any) -> int:
+def as_order(kind: str, order: object) -> int:
     """A number that says which derivative is the lowest to jump."""
     if isinstance(order, bool) or not isinstance(order, int) or not 0 <= order <= SMOOTHEST:
         raise MechanismError(

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Function, Number, Scalar
+from jaxmbd.arrays import Function, Number, Numbers, Scalar
 from jaxmbd.errors import MechanismError, is_one_of, shown
 from jaxmbd.model.functions.function import AbstractFunction, as_finite, as_increasing, as_order
 
@@ -33,7 +33,7 @@ class Piecewise(AbstractFunction):
     pieces: tuple[Function | Array, ...]
     order: int = eqx.field(static=True)
 
-    def __init__(self, times: Any, pieces: Sequence[Function | Number], order: int = 0) -> None:
+    def __init__(self, times: Numbers, pieces: Sequence[Function | Number], order: int = 0) -> None:
         self.times, self.order = as_increasing("Piecewise", "times", times, strict=False), as_order("Piecewise", order)
         if not isinstance(pieces, Iterable) or getattr(pieces, "ndim", 1) == 0:
             raise MechanismError(
@@ -54,7 +54,7 @@ class Piecewise(AbstractFunction):
     def breaks(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.times
 
-    def value(self, t: Scalar, *args: Any) -> Any:
+    def value(self, t: Scalar, *args: object) -> Array:
         first, *rest = (jnp.asarray(piece(t, *args) if callable(piece) else piece) for piece in self.pieces)
         for k, value in enumerate(rest):
             first = jnp.where(t >= self.times[k], value, first)
@@ -87,7 +87,7 @@ class Table(AbstractFunction):
     values: Float[Array, "samples *components"]
     order: int = eqx.field(static=True)
 
-    def __init__(self, times: Any, values: Any, order: int = 1) -> None:
+    def __init__(self, times: Numbers, values: Numbers, order: int = 1) -> None:
         if not is_one_of(order, (0, 1)):
             raise MechanismError(f"Table: order must be 1 (linear between samples) or 0 (held), got {shown(order)}.")
         self.times, self.order = as_increasing("Table", "times", times, strict=order == 1), order
@@ -101,7 +101,7 @@ class Table(AbstractFunction):
     def breaks(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.times
 
-    def value(self, t: Scalar, *args: Any) -> Any:
+    def value(self, t: Scalar, *args: object) -> Array:
         last = len(self.times) - 1
         k = jnp.searchsorted(self.times, t, side="right") - 1
         if self.order == 0 or last == 0:

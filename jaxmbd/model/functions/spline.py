@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float, constant, is_concrete
+from jaxmbd.arrays import Numbers, Scalar, as_float, constant, is_concrete
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.model.functions.function import AbstractFunction, as_finite, as_increasing, polynomial
 from jaxmbd.numerics.banded import BandedMatrix
@@ -52,7 +52,7 @@ class SmoothingSpline(AbstractFunction):
     coefficients: Float[Array, "pieces 6"]
     smoothing: float = eqx.field(static=True)
 
-    def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
+    def __init__(self, ts: Numbers, values: Any, smoothing: float | int | str = "auto") -> None:
         ts = _checked(ts, values)
         number = as_float(smoothing)
         is_number = isinstance(number, Array) and number.shape == () and is_concrete(number)
@@ -88,7 +88,7 @@ class SmoothingSpline(AbstractFunction):
     def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _DEGREE
 
-    def value(self, x: Scalar, *args: Any) -> Scalar:
+    def value(self, x: Scalar, *args: object) -> Scalar:
         return polynomial(self.breaks, self.coefficients, x)
 
 
@@ -97,7 +97,7 @@ def _as_array(values: Any) -> Array:
     return constant(np.asarray(values, jnp.result_type(float))) if is_concrete(values) else values
 
 
-def _checked(ts: Any, values: Any) -> np.ndarray:
+def _checked(ts: Numbers, values: Any) -> np.ndarray:
     try:
         times, shape = np.asarray(ts, dtype=float), np.shape(values)
         if is_concrete(values):
@@ -195,14 +195,14 @@ class _Samples:
         rates[len(ones) : len(ones) + 2 * len(q)] = np.concatenate([q, q]) / 2
         return BandedMatrix(rows, columns, values, 2 * n - 1, rates)
 
-    def solved(self, system: BandedMatrix, values: Any) -> tuple[Any, Any]:
+    def solved(self, system: BandedMatrix, values: Array | np.ndarray) -> tuple[Any, Any]:
         """f and g for values y, known or traced."""
         xp = np if is_concrete(values) else jnp
         right = xp.stack([values, xp.zeros_like(values)], axis=1).reshape(-1)[:-1]
         x = system.solve(right)
         return x[::2], x[3:-2:2]
 
-    def smoothed(self, values: Any, p: float) -> Any:
+    def smoothed(self, values: Array | np.ndarray, p: float) -> Any:
         """The coefficients of the polynomials, highest power first, that begin at the samples but the last."""
         root = math.sqrt(p) / self.unit**2.5
         f, g = self.solved(self.system(root), values)
@@ -247,7 +247,7 @@ class _Samples:
 
 
 def spline_through(
-    ts: np.ndarray, values: Any, degree: int, closed: bool = False, breaks: np.ndarray | None = None
+    ts: np.ndarray, values: Array | np.ndarray, degree: int, closed: bool = False, breaks: np.ndarray | None = None
 ) -> tuple[np.ndarray, Any]:
     """The interpolating spline of odd degree: the breaks of its polynomials, and their coefficients.
 

@@ -1,7 +1,5 @@
 """Do the methods of a tree joint say the same of one joint? The equations trust each of them by itself."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +13,7 @@ _SPEEDS = 0.7, -0.4, 0.9, 0.3, -0.8, 0.5  # [m/s, rad/s], any
 _ROUNDING = 1e4  # units of rounding: what counts as different
 
 
-def check_tree_joint(joint: AbstractTreeJoint, c: Any) -> None:
+def check_tree_joint(joint: AbstractTreeJoint, c: object) -> None:
     """Raise unless the methods of a tree joint agree at the joint coordinates `c`: for tests of one's own.
 
     With the frame of the second marker placed by `X_FM(c)`, the residual is zero, `measure` gives `c` again, and

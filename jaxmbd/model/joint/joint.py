@@ -5,8 +5,7 @@ that can be part of the spanning tree also defines its coordinates and its acros
 """
 
 import abc
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import ClassVar, TypeGuard
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.body.names import Name
-from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace
+from jaxmbd.space.space import VECTOR, AbstractChart, AbstractFrame, AbstractSpace, Frames, Rates
 
 
 class AbstractJoint(eqx.Module):
@@ -47,7 +46,7 @@ class AbstractJoint(eqx.Module):
         """The markers whose frames are the arguments of `residual` and `motion`, in this order."""
 
     @abc.abstractmethod
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, " m"]:
         """`Φ(q, t)` of this joint, zero if it is assembled."""
 
 
@@ -60,7 +59,7 @@ class AbstractSidedJoint(AbstractJoint):
     """
 
     @abc.abstractmethod
-    def side(self, frames: Sequence[Any]) -> Scalar:
+    def side(self, frames: Frames) -> Scalar:
         """A number in [−1, 1], such as the cosine of an angle: 1 where the joint is assembled, and zero or less at all
         other zeros of `residual`."""
 
@@ -69,7 +68,7 @@ class AbstractJointWithCoordinates(AbstractJoint):
     """A joint with coordinates of its own."""
 
     @abc.abstractmethod
-    def motion(self, frames: Sequence[Any]) -> Float[Array, " k"]:
+    def motion(self, frames: Frames) -> Float[Array, " k"]:
         """The values of the joint coordinates `coordinate_names`."""
 
 
@@ -111,7 +110,7 @@ class AbstractNonholonomic(AbstractJoint):
     """A joint with nonholonomic constraint rows."""
 
     @abc.abstractmethod
-    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
+    def slip(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, " k"]:
         """The nonholonomic residual `Ψ`, affine in the rates of the frames; its rows follow those of `residual`."""
 
 
@@ -139,7 +138,7 @@ class AbstractTreeJoint(AbstractPair):
         """Names and units of the speeds."""
 
     @abc.abstractmethod
-    def X_FM(self, c: Float[Array, " k"]) -> Any:
+    def X_FM(self, c: Float[Array, " k"]) -> AbstractFrame:
         """The across-joint transform: the frame M of the second marker relative to the frame F of the first."""
 
     @abc.abstractmethod
@@ -148,7 +147,7 @@ class AbstractTreeJoint(AbstractPair):
         first marker's axes."""
 
     @abc.abstractmethod
-    def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
+    def measure(self, frames: Frames) -> Float[Array, " k"]:
         """The joint coordinates of two marker frames; approximate if the frames violate the constraint."""
 
 
@@ -167,23 +166,23 @@ class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinate
     def speeds(self) -> dict[str, str]:
         return {f"{name}_rate": f"{unit}/s" for name, unit in self.tree_coordinate_units.items()}
 
-    def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
+    def measure(self, frames: Frames) -> Float[Array, " k"]:
         return self.motion(frames)
 
 
-def has_armature(joint: Any) -> TypeGuard[AbstractGearedJoint]:
+def has_armature(joint: object) -> TypeGuard[AbstractGearedJoint]:
     """True for a joint with an armature, known or traced."""
     return isinstance(joint, AbstractGearedJoint) and joint.armature is not None
 
 
 @trace_once
-def residual_of(joint: Any, t: Array, frames: Sequence[Any]) -> Array:
+def residual_of(joint: AbstractJoint, t: Array, frames: Frames) -> Array:
     """`joint.residual`, traced once per type if the joint's name has been removed (`unnamed`)."""
     return joint.residual(t, frames)
 
 
 @trace_once
-def slip_of(joint: Any, t: Array, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
+def slip_of(joint: AbstractNonholonomic, t: Array, frames: Frames, rates: Rates) -> Array:
     """`joint.slip`, traced like `residual_of`."""
     return joint.slip(t, frames, rates)
 

@@ -8,21 +8,21 @@ Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* 
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float, constant
+from jaxmbd.arrays import Number, Scalar, as_float, constant
 from jaxmbd.checks import check_finite, check_number, check_shape, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.body.checks import check_coordinate, check_markers
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractPair, AbstractSidedJoint, AbstractTreeJoint, no_rows
-from jaxmbd.space.space import VECTOR, AbstractChart
+from jaxmbd.space.space import VECTOR, AbstractChart, AbstractFrame
 from jaxmbd.space.vectors import dot
 
 
@@ -49,13 +49,13 @@ class Rod(AbstractPair):
         except MechanismError as error:
             raise MechanismError(f"{error} Points that coincide are joined by a PointConstraint.") from None
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+    def residual(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Float[Array, "1"]:
         a, b = frames
         d = b.position - a.position
         return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
 
 
-def _directions(names: Any) -> tuple[str, ...]:
+def _directions(names: object) -> tuple[str, ...]:
     return checked_names("PointConstraint: without", tuple(names) if isinstance(names, str) else names, "z")
 
 
@@ -87,7 +87,7 @@ class PointConstraint(AbstractPair):
                 f"PointConstraint {self.name!r}: without names every direction; nothing is left to hold."
             )
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Float[Array, " m"]:
         a, b = frames
         rows = a.to_local(b.position - a.position)
         constrained = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
@@ -106,11 +106,11 @@ class FixedConstraint(AbstractPair, AbstractSidedJoint):
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz", "Mx", "My", "Mz")
     plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-M")
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
 
-    def side(self, frames: Sequence[Any]) -> Scalar:
+    def side(self, frames: Sequence[AbstractFrame]) -> Scalar:
         a, b = frames
         return a.likeness(b)
 
@@ -127,11 +127,11 @@ class Weld(AbstractTreeJoint, AbstractSidedJoint):
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "Mx", "My", "Mz")
     plane_loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "-M")
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.position - b.position, a.misalignment(b))
 
-    def side(self, frames: Sequence[Any]) -> Scalar:
+    def side(self, frames: Sequence[AbstractFrame]) -> Scalar:
         a, b = frames
         return a.likeness(b)
 
@@ -147,14 +147,14 @@ class Weld(AbstractTreeJoint, AbstractSidedJoint):
     def speeds(self) -> dict[str, str]:
         return {}
 
-    def X_FM(self, c: Float[Array, "0"]) -> Any:
+    def X_FM(self, c: Float[Array, "0"]) -> AbstractFrame:
         space = self.a.space
         return space.place(jnp.asarray(space.rest, c.dtype))
 
     def across_joint_velocity(self, c: Float[Array, "0"], w: Float[Array, "0"]) -> Float[Array, " twist"]:
         return jnp.zeros(len(self.a.space.speeds), w.dtype)
 
-    def measure(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+    def measure(self, frames: Sequence[AbstractFrame]) -> Float[Array, "0"]:
         return no_rows()
 
 
@@ -186,21 +186,21 @@ class FreeMotion(AbstractTreeJoint):
         space = self.b.space
         return {name: f"{unit}/s" for name, unit in zip(space.speeds, space.twist_units, strict=True)}
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+    def residual(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Float[Array, "0"]:
         return no_rows()
 
-    def X_FM(self, c: Float[Array, " pose"]) -> Any:
+    def X_FM(self, c: Float[Array, " pose"]) -> AbstractFrame:
         return self.b.space.place(c)
 
     def across_joint_velocity(self, c: Float[Array, " pose"], w: Float[Array, " twist"]) -> Float[Array, " twist"]:
         body = self.X_FM(c)
         return self.b.space.marker_rate(body, w, body.position)
 
-    def measure(self, frames: Sequence[Any]) -> Float[Array, " pose"]:
+    def measure(self, frames: Sequence[AbstractFrame]) -> Float[Array, " pose"]:
         return self.b.space.pose(frames[1])
 
 
-def _terms(names: Any) -> tuple[str, ...]:
+def _terms(names: object) -> tuple[str, ...]:
     return checked_names("Tendon: coordinates", names, "A.angle")
 
 
@@ -250,7 +250,7 @@ class RackAndPinion(AbstractCoupling):
     radius: Scalar
     offset: Scalar
 
-    def __init__(self, name: str, pinion: str, rack: str, radius: Any, offset: Any = 0.0) -> None:
+    def __init__(self, name: str, pinion: str, rack: str, radius: Number, offset: Number = 0.0) -> None:
         self.name, self.a, self.b = name, pinion, rack
         self.radius, self.offset = as_float(radius), as_float(offset)
         _check(self, "radius", "offset")
@@ -282,7 +282,7 @@ class Tendon(eqx.Module):
         check_finite(f"Tendon {self.name!r}", "ratios", self.ratios, (len(self.coordinates),))
 
 
-def _check(part: Any, *fields: str) -> None:
+def _check(part: AbstractCoupling, *fields: str) -> None:
     kind = type(part).__name__
     check_coordinate(kind, part.name, part.a)
     check_coordinate(kind, part.name, part.b)

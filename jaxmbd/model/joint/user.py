@@ -1,11 +1,8 @@
 """Constraints defined by a user's function."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar
 from jaxmbd.checks import check_callable
@@ -14,6 +11,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers, check_name
 from jaxmbd.model.body.names import Name
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, no_rows
+from jaxmbd.space.space import Frames, Rates
 from jaxmbd.user_functions import user_array
 
 
@@ -29,7 +27,7 @@ class Constraint(AbstractJoint):
     function: Function
     a: AbstractMarker
     b: AbstractMarker
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         check_markers("Constraint", self.name, self.a, self.b)
@@ -39,7 +37,7 @@ class Constraint(AbstractJoint):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, " m"]:
         part, arguments = f"Constraint {self.name!r}", (t, tuple(frames), self.parameters)
         value = user_array(part, "function", self.function, *arguments, takes="t, frames, parameters")
         return check_rows("Constraint", self.name, value)
@@ -60,7 +58,7 @@ class NonholonomicConstraint(AbstractNonholonomic):
     function: Function
     a: AbstractMarker
     b: AbstractMarker
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         check_markers("NonholonomicConstraint", self.name, self.a, self.b)
@@ -70,10 +68,10 @@ class NonholonomicConstraint(AbstractNonholonomic):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return (self.a, self.b)
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, "0"]:
         return no_rows()
 
-    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
+    def slip(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, " k"]:
         part, arguments = f"NonholonomicConstraint {self.name!r}", (t, tuple(frames), tuple(rates), self.parameters)
         value = user_array(part, "function", self.function, *arguments, takes="t, frames, rates, parameters")
         return check_rows("NonholonomicConstraint", self.name, value)
@@ -91,7 +89,7 @@ class GlobalConstraint(eqx.Module):
 
     name: Name = eqx.field(static=True)
     function: Function
-    parameters: Any = None
+    parameters: PyTree = None
 
     def __check_init__(self) -> None:
         check_name("GlobalConstraint", self.name)
@@ -104,7 +102,7 @@ class GlobalConstraint(eqx.Module):
         return check_rows("GlobalConstraint", self.name, value)
 
 
-def check_rows(kind: str, name: str, value: Any) -> Array:
+def check_rows(kind: str, name: str, value: Array) -> Array:
     """The residual of a user's function as a vector; raise if it is neither a scalar nor a vector."""
     rows = jnp.atleast_1d(value)
     if rows.ndim != 1:

@@ -58,7 +58,7 @@ def with_times(mechanism: Any, times: Mapping[DeclaredTimes, Array]) -> Any:
     if not changed:
         return mechanism
 
-    def replaced(group: str, k: int, part: Any) -> Any:
+    def replaced(group: str, k: int, part: object) -> Any:
         if (group, k) not in changed:
             return part
         leaves, tree = jax.tree.flatten(part)
@@ -76,7 +76,7 @@ def with_times(mechanism: Any, times: Mapping[DeclaredTimes, Array]) -> Any:
     return eqx.tree_at(lambda m: [getattr(m, name) for name in names], mechanism, new, is_leaf=is_old)
 
 
-def _of_part(sizes: Any, part: Any) -> Iterator[tuple[int, bool, Array]]:
+def _of_part(sizes: object, part: object) -> Iterator[tuple[int, bool, Array]]:
     """The leaves of a part that are times of functions of time, whether accelerations jump there, and the times."""
     leaves, tree = jax.tree.flatten(unnamed(part))
     static = tuple(None if is_array(x) else _Static(x) for x in leaves)
@@ -92,11 +92,11 @@ def _of_part(sizes: Any, part: Any) -> Iterator[tuple[int, bool, Array]]:
             yield leaf, function.order <= max(orders), leaves[leaf]
 
 
-def _is_timed(x: Any) -> bool:
+def _is_timed(x: object) -> bool:
     return isinstance(x, AbstractFunction) and x.ends_steps
 
 
-def _functions(tree: Any) -> Iterator[AbstractFunction]:
+def _functions(tree: object) -> Iterator[AbstractFunction]:
     """All functions in a tree at whose breaks steps may end, those that are pieces of others among them."""
     for x in jax.tree.leaves(tree, is_leaf=_is_timed):
         if _is_timed(x):
@@ -104,14 +104,14 @@ def _functions(tree: Any) -> Iterator[AbstractFunction]:
             yield from _functions([getattr(x, field.name) for field in fields(x)])
 
 
-def _law_order(part: Any) -> int:
+def _law_order(part: object) -> int:
     """The order of the time derivative of a part's functions whose jumps are jumps of the accelerations."""
     if isinstance(part, Driver):
         return 2 if part.prescribes == "position" else 1
     return 2 if isinstance(part, AbstractJoint | GlobalConstraint) else 0
 
 
-def _marker_order(part: Any) -> int:
+def _marker_order(part: object) -> int:
     """The same for the motions of its moving markers: a force depends on their velocities, too."""
     return 2 if isinstance(part, AbstractJoint) else 1
 
@@ -134,7 +134,7 @@ class _Sizes:
 
 @lru_cache(maxsize=256)
 def _called_with_time(
-    sizes: _Sizes, tree: Any, static: tuple[_Static | None, ...], types: tuple[Any, ...]
+    sizes: _Sizes, tree: object, static: tuple[_Static | None, ...], types: tuple[Any, ...]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """The leaves of a part that are times of what its law calls with the time, and of what its markers do."""
     arrays = [k for k, x in enumerate(static) if x is None]
@@ -146,7 +146,7 @@ def _called_with_time(
     def found(law: Callable[..., Any], arguments: tuple[Any, ...]) -> frozenset[int]:
         t, *others = arguments
 
-        def flat(t: Any, *values: Any) -> Any:
+        def flat(t: object, *values: object) -> Any:
             part, rest = part_of(values[: len(arrays)]), values[len(arrays) :]
             return jax.tree.leaves(law(part, t, *jax.tree.unflatten(shape, rest)))
 

@@ -72,7 +72,7 @@ def with_exact_axes(mechanism: Mechanism, tolerance: float = NEARLY) -> Mechanis
         for marker, direction in _made_parallel(members, tolerance):
             exact[_key(marker)] = direction
 
-    def turned(part: Any) -> Any:
+    def turned(part: object) -> Any:
         if not isinstance(part, Marker) or _key(part) not in exact:
             return part
         return eqx.tree_at(lambda m: m.rotation, part, constant(exact[_key(part)]))
@@ -124,7 +124,7 @@ def _groups(mechanism: Mechanism, tolerance: float) -> Iterator[list[_Member]]:
                 yield group
 
 
-def _has_axis(joint: Any) -> bool:
+def _has_axis(joint: object) -> bool:
     return isinstance(joint, AbstractJoint) and not isinstance(joint, _WITHOUT_AXIS)
 
 

@@ -1,14 +1,14 @@
 """Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import combined
 from jaxmbd.model.body.flexible import frame_index
@@ -16,7 +16,7 @@ from jaxmbd.model.body.names import UNNAMED, name_fields
 from jaxmbd.model.mechanism.named_coordinates import bind_turn_counts, turn_coordinates
 
 
-def unnamed(part: Any) -> Any:
+def unnamed(part: PyTree) -> PyTree:
     """A copy of a part without its names, which would prevent equal parts from being stacked.
 
     Parts of a user's own classes are treated as those of the library: names are what their abstract classes declare as
@@ -35,7 +35,7 @@ def unnamed(part: Any) -> Any:
     return copy
 
 
-def kind_of(arrays: Any, static: Any) -> Any:
+def kind_of(arrays: PyTree, static: PyTree) -> tuple[object, ...]:
     """The grouping key of a part without names, from its arrays and static fields; equal for stackable parts."""
     leaves, treedef = jax.tree.flatten(arrays)
     shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
@@ -46,8 +46,8 @@ def kind_of(arrays: Any, static: Any) -> Any:
 class PartGroup(eqx.Module):
     """Parts of one type: their parameters stacked on a leading axis, and the bodies or sites they connect."""
 
-    stacked: Any
-    static: Any = eqx.field(static=True)
+    stacked: PyTree
+    static: PyTree = eqx.field(static=True)
     members: tuple[int, ...] = eqx.field(static=True)
     bodies: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     turns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
@@ -63,21 +63,23 @@ class PartGroup(eqx.Module):
         return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
 
 
-def law_of(static: Any, numbers: Any, turns: Array) -> Any:
+def law_of(static: PyTree, numbers: PyTree, turns: Array) -> PyTree:
     """One part of a group, from the group's static fields, a slice of the stacked parameters and the integrated angles
     that fix its whole turns."""
     return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
-def group_parts(parts: Sequence[Any], mechanism: Any, index: Mapping[str, int] | None = None) -> tuple[PartGroup, ...]:
+def group_parts(
+    parts: Sequence[PyTree], mechanism: Any, index: Mapping[str, int] | None = None
+) -> tuple[PartGroup, ...]:
     """Group parts of equal type, static fields and array shapes; groups are in order of first appearance.
 
     `index`: of what markers refer to by name, by default of all frames.
     """
     index = frame_index(mechanism.bodies) if index is None else index
     names = mechanism.coordinate_names
-    members_by_key: dict[Any, list[tuple[int, Any]]] = {}
-    statics: dict[Any, Any] = {}
+    members_by_key: dict[Hashable, list[tuple[int, PyTree]]] = {}
+    statics: dict[Hashable, PyTree] = {}
     for position, part in enumerate(parts):
         arrays, static = eqx.partition(unnamed(part), eqx.is_array)
         key = kind_of(arrays, static)
@@ -93,6 +95,6 @@ def group_parts(parts: Sequence[Any], mechanism: Any, index: Mapping[str, int] |
     return tuple(groups)
 
 
-def stacked(*leaves: Any) -> Any:
+def stacked(*leaves: Array | np.ndarray) -> Array:
     """Stack numbers or arrays of one shape on a new leading axis."""
     return combined("stack", leaves)

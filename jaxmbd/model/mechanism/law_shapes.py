@@ -44,7 +44,7 @@ def laws_in_time(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
         yield "value", (t,)
 
 
-def laws_of(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
+def laws_of(mechanism: Any, part: object) -> Iterator[tuple[str, Shapes]]:
     """The methods that are the law of a part, and their arguments."""
     yield from laws_in_time(mechanism, part)
     number = _numbers()

@@ -6,7 +6,7 @@ to all of them without retracing.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -20,7 +20,7 @@ from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.flexible import AbstractFlexibleBody
 from jaxmbd.model.driver import Driver
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, AnyForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
 from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
@@ -53,8 +53,8 @@ _SHOWN = 12  # largest number of parts of one type that `print` lists
 
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
-AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
+Part: TypeAlias = AbstractBody | Joint | AnyForce | Driver | Sensor
 
 _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "bodies": (AbstractBody,),
@@ -143,7 +143,7 @@ class Mechanism(eqx.Module):
         lines += [f"{kind}: {_listed(parts)}" for kind, parts in groups if parts]
         return "\n".join(lines)
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Part]:
         """All parts: bodies, joints, drivers, forces, sensors."""
         for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors):
             if isinstance(group, tuple):  # equinox.tree_at wraps empty tuples while it calls `where`
@@ -156,7 +156,7 @@ class Mechanism(eqx.Module):
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
-    def with_parts(self, parts: Iterable[Any]) -> "Mechanism":
+    def with_parts(self, parts: Iterable[Part]) -> "Mechanism":
         """The same mechanism with more parts: bodies, joints, forces, drivers and sensors, in any order.
 
         The joints of the spanning tree stay in the tree, so that the coordinates are the same, with those of new bodies
@@ -346,7 +346,7 @@ class Mechanism(eqx.Module):
 
     def constraint_sizes(self) -> tuple[int, ...]:
         """The number of constraint rows of each of `constraints()`."""
-        size_of_kind: dict[Any, int] = {}
+        size_of_kind: dict[Hashable, int] = {}
         sizes = []
         for part in self.constraints():
             kind = hashable_kind(part)
@@ -393,7 +393,7 @@ class Mechanism(eqx.Module):
         return TendonLength(f"{tendon.name}.length", tuple(parts), tendon.ratios)
 
 
-def _listed(parts: tuple[Any, ...]) -> str:
+def _listed(parts: tuple[Part, ...]) -> str:
     """The names of parts with their types, at most `_SHOWN` of them."""
     names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
     return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -406,7 +406,7 @@ def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) 
     return MechanismError(f"{owner!r} is a {kind}, not a coordinate; its coordinates are {names}.")
 
 
-def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
+def _parts(kind: str, parts: Iterable[object]) -> tuple[Any, ...]:
     result = checked_items(kind, parts, "a sequence of parts, such as [part]")
     types = _KINDS.get(kind, tuple(itertools.chain(*_KINDS.values())))
     for part in result:

@@ -1,12 +1,12 @@
 """Coordinates by name, with the drivers, couplings and forces bound to them; generalized speeds of a user's choice."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar
 from jaxmbd.checks import check_line, checked_names
@@ -23,7 +23,7 @@ from jaxmbd.model.joint.joint import (
     no_rows,
 )
 from jaxmbd.model.joint.shared import AbstractCoupling
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import AbstractSpace, Frames, Rates
 from jaxmbd.space.vectors import nearest_turn
 from jaxmbd.user_functions import check_affine, user_array
 
@@ -48,7 +48,7 @@ class Coordinate(eqx.Module):
         """True if the coordinate is an angle that follows from the frames only modulo whole turns."""
         return self.joint is not None and self.joint.coordinate_names[self.index] in self.joint.unwrapped
 
-    def value(self, frames: Sequence[Any]) -> Scalar:
+    def value(self, frames: Frames) -> Scalar:
         """The coordinate's value [m or rad]."""
         if self.joint is not None:
             value = self.joint.motion(frames)[self.index]
@@ -92,7 +92,7 @@ class TendonLength(eqx.Module):
         """The markers of all parts, one after the other."""
         return tuple(marker for part in self.parts for marker in part.markers)
 
-    def value(self, frames: Sequence[Any]) -> Scalar:
+    def value(self, frames: Frames) -> Scalar:
         """The tendon's length [m]."""
         total, rest = jnp.zeros(()), list(frames)
         for k, part in enumerate(self.parts):
@@ -128,7 +128,7 @@ class OwnCoordinate(eqx.Module):
     markers: ClassVar[tuple[AbstractMarker, ...]] = ()
     in_q: ClassVar[tuple[Coordinate, ...]] = ()
 
-    def value(self, frames: Sequence[Any]) -> Scalar:
+    def value(self, frames: Frames) -> Scalar:
         """There is none: it is read from `q`."""
         raise MechanismError(f"{self.name!r} is an own coordinate of a flexible body, and no function of markers.")
 
@@ -159,7 +159,7 @@ class PositionDriverConstraint(AbstractJoint):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.coordinate.markers
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, "1"]:
         value = self.driver.value(t)
         coordinate = self.coordinate if self.coordinate.is_integrated else self.coordinate.by(value)
         return (coordinate.value(frames) - value)[None]
@@ -176,10 +176,10 @@ class SpeedDriverConstraint(AbstractNonholonomic):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.coordinate.markers
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, "0"]:
         return no_rows()
 
-    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1"]:
+    def slip(self, t: Scalar, frames: Frames, rates: Rates) -> Float[Array, "1"]:
         steps = [jnp.append(rate.position, rate.angular) for rate in rates]
 
         def value(s: Scalar) -> Scalar:
@@ -201,7 +201,7 @@ class CouplingConstraint(AbstractJoint):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.coordinates[0].markers + self.coordinates[1].markers
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, "1"]:
         a, b = self.coordinates
         count = len(a.markers)
         return self.law.couple(a.value(frames[:count]), b.value(frames[count:]))[None]
@@ -231,7 +231,7 @@ class Armature(AbstractJoint):
     def markers(self) -> tuple[AbstractMarker, ...]:
         return self.coordinate.markers
 
-    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+    def residual(self, t: Scalar, frames: Frames) -> Float[Array, "1"]:
         return self.coordinate.value(frames)[None]
 
 
@@ -277,9 +277,9 @@ class GeneralizedSpeeds(eqx.Module):
 
     names: tuple[str, ...] = eqx.field(static=True)
     function: Function
-    parameters: Any
+    parameters: PyTree
 
-    def __init__(self, names: Iterable[str], function: Function, parameters: Any = None) -> None:
+    def __init__(self, names: Iterable[str], function: Function, parameters: PyTree = None) -> None:
         self.names = checked_names("GeneralizedSpeeds: names", (names,) if isinstance(names, str) else names, "u")
         for name in self.names:
             check_line("generalized speed", name)

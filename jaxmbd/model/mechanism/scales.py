@@ -52,7 +52,7 @@ def row_units(mechanism: Mechanism) -> tuple[str, ...]:
     return tuple(units)
 
 
-def _part_units(mechanism: Mechanism, part: Any) -> list[str]:
+def _part_units(mechanism: Mechanism, part: object) -> list[str]:
     if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
         return [part.coordinate.unit(mechanism.space)]
     if isinstance(part, CouplingConstraint):
@@ -198,7 +198,7 @@ def size_of(mechanism: Mechanism) -> Scalar | np.floating | np.ndarray:
     return lib.where(size > 0, size, lib.max(lib.stack([_extent(points, lib) for points in others])))
 
 
-def _value(number: Any) -> Any:
+def _value(number: object) -> Any:
     """Return a number as an array of NumPy, which is much faster here than JAX; in a trace without its derivative."""
     value = frozen(number) if isinstance(number, jax.core.Tracer) else number
     return value if isinstance(value, jax.core.Tracer) else np.asarray(value)

@@ -27,7 +27,7 @@ _TAKES = {
 }
 
 
-def is_users(part: Any) -> bool:
+def is_users(part: object) -> bool:
     """True for a part of a class of a user's own."""
     return part is not None and not type(part).__module__.startswith("jaxmbd.")
 
@@ -67,11 +67,11 @@ def _check_coordinates(joint: AbstractJoint) -> None:
         )
 
 
-def _check_law(mechanism: Any, part: Any, law: str, arguments: tuple[Any, ...]) -> None:
+def _check_law(mechanism: Any, part: object, law: str, arguments: tuple[Any, ...]) -> None:
     """Trace one method, and compare the shape of its result with what is needed, where that is known."""
     takes = _TAKES.get(law, "what the class that it overrides says")
 
-    def call(*at: Any) -> Any:
+    def call(*at: object) -> Any:
         return call_user(_label(part), law, getattr(part, law), *at, takes=takes)
 
     try:
@@ -89,7 +89,7 @@ def _check_law(mechanism: Any, part: Any, law: str, arguments: tuple[Any, ...]) 
         raise MechanismError(f"{_label(part)}: {law}({takes}) must return {need}, got {given}.")
 
 
-def _needed(mechanism: Any, part: Any, law: str) -> tuple[int, ...] | int | None:
+def _needed(mechanism: Any, part: object, law: str) -> tuple[int, ...] | int | None:
     """The shape of what a method returns, or only its number of axes; None where it is no array."""
     space = mechanism.space
     if law in ("residual", "slip") and isinstance(part, AbstractJoint):

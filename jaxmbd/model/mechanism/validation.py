@@ -1,10 +1,12 @@
 """Validation of a mechanism as a whole."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
@@ -112,7 +114,7 @@ def check_space(mechanism: Any) -> None:
             )
 
 
-def _markers(part: Any) -> tuple[AbstractMarker, ...]:
+def _markers(part: object) -> tuple[AbstractMarker, ...]:
     return part.markers if isinstance(part, AbstractJoint | AbstractForce | AbstractSensor) else ()
 
 
@@ -137,7 +139,7 @@ def check_references(mechanism: Any) -> None:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
 
 
-def _coordinates_of(part: Any) -> tuple[str, ...]:
+def _coordinates_of(part: object) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
         return (part.a, part.b)
@@ -156,7 +158,7 @@ def check_functions(mechanism: Any) -> None:
 
     Errors name the part here; after stacking, parts have no names.
     """
-    checked: set[Any] = set()
+    checked: set[Hashable] = set()
     for force in mechanism.forces:
         if not any(callable(getattr(force, field)) for field in force.__dataclass_fields__):
             continue
@@ -169,7 +171,7 @@ def check_functions(mechanism: Any) -> None:
 
 def check_names_unused(mechanism: Any) -> None:
     """Raise if a law of a user's class depends on names, without which it is evaluated; once per type."""
-    checked: set[Any] = set()
+    checked: set[Hashable] = set()
     for part in (*mechanism.joints, *mechanism.forces):
         if not is_users(part) or (kind := hashable_kind(part)) in checked:
             continue
@@ -187,7 +189,7 @@ def check_names_unused(mechanism: Any) -> None:
 def check_slips(mechanism: Any) -> None:
     """Raise unless users' nonholonomic constraints are affine in the rates."""
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    checked: set[Any] = set()
+    checked: set[Hashable] = set()
     for joint in mechanism.joints:
         if isinstance(joint, NonholonomicConstraint) and (kind := hashable_kind(joint)) not in checked:
             checked.add(kind)
@@ -196,7 +198,7 @@ def check_slips(mechanism: Any) -> None:
             check_affine(part, joint.slip, (t, frames), rates, names)
 
 
-def hashable_kind(part: Any) -> Any:
+def hashable_kind(part: PyTree) -> Hashable:
     """`kind_of` a part; raise with its name if it holds something that is neither an array nor hashable."""
     kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
     try:
@@ -209,7 +211,7 @@ def hashable_kind(part: Any) -> Any:
     return kind
 
 
-def _kind_name(part: Any) -> str:
+def _kind_name(part: object) -> str:
     """The name of a part's type as known to users."""
     if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
         return "Driver"
@@ -270,7 +272,7 @@ def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
         return _count(part, t, frames, rates)
 
 
-def _count(part: AbstractJoint, t: Any, frames: Any, rates: Any) -> int:
+def _count(part: AbstractJoint, t: object, frames: object, rates: object) -> int:
     rows = eqx.filter_eval_shape(residual_of, part, t, frames).shape[0]
     if isinstance(part, AbstractNonholonomic):
         rows += eqx.filter_eval_shape(slip_of, part, t, frames, rates).shape[0]

@@ -19,10 +19,10 @@ class GraphBuilder(AbstractBuilder):
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
-    def constant(self, value: Any) -> Node:
+    def constant(self, value: object) -> Node:
         return self.graph.constant(value)
 
-    def constants(self, array: Any) -> np.ndarray:
+    def constants(self, array: object) -> np.ndarray:
         numbers = np.asarray(array)
         # Each distinct number is looked up once: large arrays are mostly zeros.
         distinct, inverse = np.unique(numbers, return_inverse=True)
@@ -37,13 +37,13 @@ class GraphBuilder(AbstractBuilder):
         numbers[:] = [node.value for node in array.flat]
         return numbers.astype(dtype).reshape(array.shape)
 
-    def apply(self, name: str, *operands: Any) -> np.ndarray:
+    def apply(self, name: str, *operands: object) -> np.ndarray:
         return array(_elementwise(_OPERATIONS[name], len(operands))(*operands))
 
     def power(self, x: np.ndarray, exponent: int) -> np.ndarray:
         return array(_elementwise(lambda node: algebra.power(node, exponent), 1)(x))
 
-    def reduce(self, name: str, x: np.ndarray, start: Any) -> np.ndarray:
+    def reduce(self, name: str, x: np.ndarray, start: object) -> np.ndarray:
         return array(_elementwise(_OPERATIONS[name], 2).reduce(x, axis=-1, initial=self.constant(start)))
 
     def contract(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ Nodes are constructed by the functions of `algebra.py`, which simplify; `Graph.m
 whether a node exists.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -49,13 +49,13 @@ class Graph:
     """The table of the nodes constructed so far."""
 
     def __init__(self) -> None:
-        self._table: dict[Any, Node] = {}
+        self._table: dict[Hashable, Node] = {}
 
     def make(self, op: str, *args: Node) -> Node:
         """The node of an operation, without simplification."""
         return self._find_or_add((op, *(node.index for node in args)), op, args)
 
-    def constant(self, value: Any) -> Node:
+    def constant(self, value: object) -> Node:
         """The node of a number or a boolean; a float is converted by its shortest decimal."""
         value = number(value)
         # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
@@ -66,7 +66,7 @@ class Graph:
         """The node of a symbol."""
         return self._find_or_add(("symbol", name), "symbol", name=name)
 
-    def _find_or_add(self, key: Any, op: str, args: tuple[Node, ...] = (), **leaf: Any) -> Node:
+    def _find_or_add(self, key: Hashable, op: str, args: tuple[Node, ...] = (), **leaf: Any) -> Node:
         node = self._table.get(key)
         if node is None:
             node = self._table[key] = Node(self, len(self._table), op, args, **leaf)

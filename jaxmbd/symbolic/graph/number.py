@@ -28,7 +28,7 @@ _COSINES = {(k - 6) % 24: value for k, value in _SINES.items()}
 _TANGENTS = {12 * n + k: value for n in (0, 1) for k, value in ((0, Fraction(0)), (3, Fraction(1)), (9, Fraction(-1)))}
 
 
-def number(value: Any) -> Number:
+def number(value: object) -> Number:
     """The exact constant for a Python or NumPy number, by its shortest decimal."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -88,7 +88,7 @@ def twelfths_of_pi(value: Number) -> int | None:
     return k if abs(x - k * math.pi / 12) <= _ULPS * math.ulp(x) and (k or not x) else None
 
 
-def fold(function: Callable[..., Any], *values: Number) -> Number:
+def fold(function: Callable[..., Number], *values: Number) -> Number:
     """`function` of constants: exact if all of them are, else in floats, with NaN and infinity as in NumPy."""
     try:
         return number(function(*values))

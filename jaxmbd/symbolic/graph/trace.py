@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
 from jaxmbd.engine.program.lowering import Interpreter
@@ -15,7 +16,7 @@ from jaxmbd.symbolic.graph import algebra
 from jaxmbd.symbolic.graph.builder import GraphBuilder
 from jaxmbd.symbolic.graph.node import Graph, Node
 
-Names: TypeAlias = str | Sequence[Any] | np.ndarray
+Names: TypeAlias = str | Sequence[object] | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +25,11 @@ class TracedGraph:
 
     graph: Graph
     inputs: tuple[np.ndarray, ...]
-    result: Any
+    result: PyTree
 
 
 def trace(
-    function: Callable[..., Any],
+    function: Callable[..., PyTree],
     *names: Names,
     graph: Graph | None = None,
     title: str = "",

@@ -201,7 +201,7 @@ def test_switching_times_of_the_motion_along_a_curve() -> None:
 
 
 WRONG = {
-    "text": (lambda: mbd.Curve("abc"), "Curve: shape must be real numbers, got 'abc'"),
+    "text": (lambda: mbd.Curve("abc"), "Curve: shape must be real numbers, got 'abc'"),  # pyright: ignore
     "four components": (lambda: mbd.Curve(np.ones((8, 4))), r"points \(n, 2\) or \(n, 3\), at least 6 for degree 5"),
     "too few": (lambda: mbd.Curve(OVAL[:5]), r"at least 6 for degree 5, .* got shape \(5, 2\)"),
     "a point twice": (lambda: mbd.Curve(np.repeat(OVAL, 2, axis=0)), "points 0 and 1 are in the same place"),
@@ -223,11 +223,12 @@ WRONG = {
         "its direction is",
     ),
     "a point in space": (lambda: BEND.nearest([1.0, 2.0, 3.0]), r"nearest: point must be 2 numbers, got shape \(3,\)"),
-    "a complex point": (lambda: BEND.nearest(1j), "nearest: point must be real numbers"),
+    "a complex point": (lambda: BEND.nearest(1j), "nearest: point must be real numbers"),  # pyright: ignore
     "traced": (lambda: jax.jit(lambda x: mbd.Curve(x).length)(OVAL), "where the points are traced"),
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_curves(case: str) -> None:
     make, text = WRONG[case]
