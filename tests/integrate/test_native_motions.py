@@ -17,7 +17,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
-from jaxmbd.integrate.adjoint import explicit_steps
+from jaxmbd.integrate.adjoint import explicit_steps, step_programs
 from tests.marks import slow_but
 from tests.numeric import differences
 
@@ -373,7 +373,7 @@ def test_single_precision() -> None:
 
 def test_a_method_used_in_single_precision_first_is_exact_in_double() -> None:
     """Its dense output is computed once."""
-    explicit_steps._tableau_of.cache_clear()
+    step_programs.numbers_of.cache_clear()
     with jax.enable_x64(False):
         mbd.simulate(pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}), [0.0, 0.5], solver=dfx.Tsit5())
     ts = np.linspace(0.0, 0.7, 8)

@@ -95,7 +95,7 @@ class EventPrograms:
 
     def layout(self, first: int, motion: int) -> EventMemory:
         """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
-        place = {name: first + k for k, name in enumerate(Memory._fields[:5])}
+        place = {name: first + k for k, name in enumerate(("time", "due", "logged", "happened", "halted"))}
         impulses = len(self.rules.along) + self.rules.equations.m
         entry = 2 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         return EventMemory(
