@@ -89,6 +89,7 @@ def _of_joint(
     numbers: PyTree,
     *values: PyTree,
 ) -> PyTree:
+    # No turns to bind: whole turns are counted beside the frames for cut joints alone, these have their angles in `q`.
     return function(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
 
 

@@ -77,6 +77,7 @@ def no_states(dtype: DTypeLike | None = None) -> Float[Array, "0"]:
 @lru_cache(maxsize=8)
 def _empty(dtype: np.dtype, device: object) -> Float[Array, "0"]:
     """Made once: most mechanisms have no such states, and a new array takes as long as a tenth of an assembly."""
+    # `device` is but a part of the key: what was made on one device must not be returned where another is the default.
     return constant(np.zeros(0, dtype))
 
 

@@ -52,6 +52,7 @@ class AbstractFunction(eqx.Module):
             looked_up(x, self.breaks)
         return self.value(x, *args)
 
+    # `x: Any`: subclasses declare a `Scalar`, or any number, and an override may not narrow a type.
     @abc.abstractmethod
     def value(self, x: Any, /, *args: object) -> Any:
         """The value, which subclasses define and users get by a call."""

@@ -127,6 +127,7 @@ class Mechanism(eqx.Module):
         if not self.floating:
             check_ground(self)
 
+    # `Any`: whoever names a part knows its class, and reads fields of it that other parts lack.
     def __getitem__(self, name: str) -> Any:
         for part in self.parts():
             if isinstance(name, str) and part.name == name:

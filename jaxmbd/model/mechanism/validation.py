@@ -29,6 +29,7 @@ from jaxmbd.model.mechanism.user_classes import check_user_classes, is_users
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
 
+# A mechanism is `Any` here and in the files beside: that of `Mechanism` imports them, so that they cannot import it.
 _ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
