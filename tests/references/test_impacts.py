@@ -56,8 +56,15 @@ def test_a_thrown_ball() -> None:
     np.testing.assert_allclose(thrown(THROWN), HEIGHT_AND_TIME, rtol=0, atol=VALUE)
 
 
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "mode, jit",
+    [
+        pytest.param(jax.jacfwd, False, marks=pytest.mark.slow, id="forward, eager"),
+        pytest.param(jax.jacfwd, True, id="forward, jit"),
+        pytest.param(jax.jacrev, False, id="reverse, eager"),
+        pytest.param(jax.jacrev, True, marks=pytest.mark.slow, id="reverse, jit"),
+    ],
+)
 def test_derivatives_of_a_thrown_ball(mode: Callable[..., Callable[..., Array]], jit: bool) -> None:
     jacobian = mode(thrown)
     found = (jax.jit(jacobian) if jit else jacobian)(THROWN)
