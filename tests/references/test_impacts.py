@@ -57,7 +57,7 @@ def test_a_thrown_ball() -> None:
 
 
 @pytest.mark.parametrize(
-    "mode, jit",
+    ("mode", "jit"),
     [
         pytest.param(jax.jacfwd, False, marks=pytest.mark.slow, id="forward, eager"),
         pytest.param(jax.jacfwd, True, id="forward, jit"),
