@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Float, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.simulation.settings import Integration
@@ -100,7 +100,7 @@ class Study:
         """Return an output as a function of the mechanism."""
         return lambda mechanism: output.value(self.motion(mechanism))
 
-    def __call__(self, numbers: Mapping[str, Array]) -> dict[str, PyTree]:
+    def __call__(self, numbers: Mapping[str, Number]) -> dict[str, PyTree]:
         """Return all outputs and the verdict for one variant, as a sweep wants them."""
         known, coordinates = numbers_of(self.mechanism), coordinate_names(self.mechanism)
         fixed = {name: value for name, value in numbers.items() if name in coordinates}

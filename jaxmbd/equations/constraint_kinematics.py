@@ -49,7 +49,7 @@ class MarkerKinematics:
         self.stack = _marker_frames(stacked, bodies)
 
     @property
-    def frames(self) -> tuple[AbstractFrame, ...]:
+    def frames(self) -> tuple[Any, ...]:
         """The frame of each marker."""
         return self._each(self.stack)
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax.stages import Wrapped
 
 from jaxmbd.errors import MechanismError, SolveError
-from jaxmbd.sweeps._outputs import Function, begun, compiled, name_of, values_of
+from jaxmbd.sweeps._outputs import Function, Run, begun, compiled, name_of, values_of
 from jaxmbd.sweeps._space import Space
 
 _RETRIES = 3
@@ -52,7 +52,7 @@ class Chunks:
         return f"chunk {number} (variants {start} to {min(start + self.size, self.space.count) - 1})"
 
 
-def here(function: Function, run: Wrapped, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
+def here(function: Function, run: Run, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
     """Compute chunks in this process, side by side on all its devices, by `run`, the compiled function.
 
     A device begins the next chunk before the one that it has computed is given away, which may be written meanwhile.

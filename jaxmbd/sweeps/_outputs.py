@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.stages import Compiled, Wrapped
+from jax.stages import Wrapped
 from jaxtyping import Array, PyTree
 
 from jaxmbd.analyses.simulation.solution import Solution
@@ -20,6 +20,8 @@ from jaxmbd.sweeps._space import RESERVED, Space
 from jaxmbd.user_functions import call_user
 
 Function: TypeAlias = Callable[[Any], Mapping[str, PyTree]]  # of a dictionary of numbers, or of a mechanism
+
+Run: TypeAlias = Callable[..., Mapping[str, Array | np.ndarray]]  # of the rows of a chunk
 
 RESULT, RESULT_TEXT = "result", "result_text"
 
@@ -156,7 +158,7 @@ def compiled(function: Function) -> Wrapped:
 
 
 def begun(
-    run: Wrapped | Compiled, rows: dict[str, np.ndarray], size: int, device: object = None
+    run: Run, rows: dict[str, np.ndarray], size: int, device: object = None
 ) -> Callable[[], dict[str, np.ndarray]]:
     """Begin to compute a chunk, on the given device; what is returned waits for its outputs.
 
@@ -168,7 +170,7 @@ def begun(
     return lambda: {name: np.asarray(x)[:count] for name, x in jax.device_get(found).items()}
 
 
-def values_of(run: Wrapped | Compiled, rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+def values_of(run: Run, rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
     """The outputs of a chunk, when they are there."""
     return begun(run, rows, size)()
 

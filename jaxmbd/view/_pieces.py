@@ -1,6 +1,7 @@
 """The pieces of a scene as data: their shapes once, in the frame in which they are fixed or for some lengths."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,9 @@ _RIGID = 1e-6  # the change of a length, in symbol sizes, below which it is cons
 _WELDED = 1e-6  # the distance of corners that are one, in symbol sizes
 
 
-def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str | None) -> dict[str, object]:
+def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str | None) -> dict[str, Any]:
     """A piece; `colour` replaces that of its body, where several motions are shown."""
-    looks: dict[str, object] = {
+    looks = {
         "part": piece.part,
         "colour": _recoloured(piece.colour, colour),
         "alpha": piece.alpha,

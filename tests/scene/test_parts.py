@@ -5,13 +5,14 @@ import pytest
 
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.arrays import Function
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.parts import pieces_of, symbol
 from jaxmbd.scene.pieces import GREY
 from tests.scene.bench import HINGE, KINDS, TS, coordinates_of, hung, rod_point, world
 
 
-def hanging(motion: object, down: float) -> Geometry:
+def hanging(motion: Function, down: float) -> Geometry:
     """A rod below or above a support that moves, at two times."""
     rod = pl.Body("rod", 1.0, 0.1)
     mechanism = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.moving(motion), rod.at(0.0, 0.5))])
@@ -73,7 +74,7 @@ def test_a_hinge_stands_at_its_marker(dim: int, coordinates: str) -> None:
 @pytest.mark.parametrize("dim", [2, 3])
 def test_joints_without_a_symbol_are_broken_lines(dim: int) -> None:
     space = pl if dim == 2 else sp
-    one, other = (space.Body(name, 1.0, 1.0 if dim == 2 else (1, 1, 1)) for name in "AB")
+    one, other = (space.Body(name, 1.0, 1.0 if dim == 2 else (1, 1, 1)) for name in "AB")  # pyright: ignore
     joint = (
         pl.RelativeAngle("J", one.at(1.0), other.at(-1.0))
         if dim == 2

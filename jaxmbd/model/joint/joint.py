@@ -5,7 +5,7 @@ that can be part of the spanning tree also defines its coordinates and its acros
 """
 
 import abc
-from typing import ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxmbd.engine import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
 from jaxmbd.model.body.names import Name
-from jaxmbd.space.space import VECTOR, AbstractChart, AbstractFrame, AbstractSpace, Frames, Rates
+from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace, Frames, Rates
 
 
 class AbstractJoint(eqx.Module):
@@ -138,7 +138,7 @@ class AbstractTreeJoint(AbstractPair):
         """Names and units of the speeds."""
 
     @abc.abstractmethod
-    def X_FM(self, c: Float[Array, " k"]) -> AbstractFrame:
+    def X_FM(self, c: Float[Array, " k"]) -> Any:
         """The across-joint transform: the frame M of the second marker relative to the frame F of the first."""
 
     @abc.abstractmethod
