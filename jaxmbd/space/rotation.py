@@ -141,7 +141,12 @@ def _of_matrix(R: Matrix) -> Quaternion:
     trace = jnp.trace(R)
     lower = R + R.T + (1 - trace) * np.eye(3, dtype=R.dtype)
     products = jnp.block([[(1 + trace)[None, None], skew[None]], [skew[:, None], lower]])
-    return _with_nonnegative_scalar(normalize(products[jnp.argmax(jnp.diagonal(products))]))
+    # By comparisons: an index that depends on values is no arithmetic, and a mechanism with a bushing were no program.
+    row, largest = products[0], products[0, 0]
+    for k in (1, 2, 3):
+        row = jnp.where(products[k, k] > largest, products[k], row)
+        largest = jnp.maximum(largest, products[k, k])
+    return _with_nonnegative_scalar(normalize(row))
 
 
 def about(axis: str | Numbers, angle: Number) -> Quaternion:

@@ -63,26 +63,29 @@ def test_a_spline_through_points_of_an_ellipse(degree: int, place: float, bend: 
 def test_derivatives_by_the_arc_length(curve: mbd.Curve) -> None:
     """The first is the unit tangent and the second the curvature vector; the third is that one's; of both modes."""
     places = jnp.linspace(0.01, 0.99, 9) * curve.length
-    first, second = jax.jacfwd(curve), jax.jacfwd(jax.jacrev(curve))
-    np.testing.assert_allclose(jax.vmap(lambda s: jnp.linalg.norm(first(s)))(places), 1.0, rtol=1e-10)
-    np.testing.assert_allclose(jax.vmap(first)(places), jax.vmap(curve.tangent)(places), atol=1e-10)
-    np.testing.assert_allclose(jax.vmap(second)(places), jax.vmap(curve.curvature_vector)(places), atol=1e-10)
-    third, exact = jax.vmap(jax.jacfwd(second))(places), jax.vmap(jax.jacfwd(curve.curvature_vector))(places)
-    np.testing.assert_allclose(third, exact, atol=1e-10 * float(np.abs(exact).max()))
+    second = jax.jacfwd(jax.jacrev(curve))
+    derivatives = (jax.jacfwd(curve), second, jax.jacfwd(second))
+    closed = (curve.tangent, curve.curvature_vector, jax.jacfwd(curve.curvature_vector))
+    found, expected = jax.jit(jax.vmap(lambda s: tuple(tuple(f(s) for f in fs) for fs in (derivatives, closed))))(places)
+    np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1.0, rtol=1e-10)
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-10)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-10)
+    np.testing.assert_allclose(found[2], expected[2], atol=1e-10 * float(np.abs(expected[2]).max()))
 
 
 @pytest.mark.parametrize("curve", [ELLIPSE, BEND], ids=["ellipse", "points"])
 def test_the_nearest_point(curve: mbd.Curve) -> None:
     """Of points beside the curve; its derivatives are those of the foot, `t / (1 − κ d)`, and of second order."""
     s = jnp.linspace(0.02, 0.98, 25) * curve.length
-    beside = jax.vmap(lambda s: curve(s) + 0.1 * curve.normal(s))(s)
-    np.testing.assert_allclose(jax.vmap(curve.nearest)(beside), s, atol=1e-12)
+    beside = jax.jit(jax.vmap(lambda s: curve(s) + 0.1 * curve.normal(s)))(s)
+    np.testing.assert_allclose(jax.jit(jax.vmap(curve.nearest))(beside), s, atol=1e-12)
     point, at = beside[7], s[7]
     slope = curve.tangent(at) / (1 - 0.1 * curve.curvature(at))
-    np.testing.assert_allclose(jax.grad(curve.nearest)(point), slope, rtol=1e-10)
+    gradient = jax.jit(jax.grad(curve.nearest))
+    np.testing.assert_allclose(gradient(point), slope, rtol=1e-10)
     h = jnp.array([1e-5, 0.0])
-    change = (jax.grad(curve.nearest)(point + h) - jax.grad(curve.nearest)(point - h)) / 2e-5
-    np.testing.assert_allclose(jax.hessian(curve.nearest)(point)[0], change, rtol=1e-6, atol=1e-8)
+    change = (gradient(point + h) - gradient(point - h)) / 2e-5
+    np.testing.assert_allclose(jax.jit(jax.hessian(curve.nearest))(point)[0], change, rtol=1e-6, atol=1e-8)
 
 
 def test_a_function_may_close_over_a_traced_radius() -> None:
@@ -122,11 +125,12 @@ def test_derivatives_by_points(rng: np.random.Generator, closed: bool) -> None:
     change, h = jnp.asarray(rng.standard_normal(points.shape)), 1e-5
     forward = jax.jit(lambda change: jax.jvp(lambda x: by_points(x, closed, S), (points,), (change,))[1])
     found = forward(change)
-    ahead, behind = (by_points(points + x * change, closed, S) for x in (h, -h))
-    far, near = (by_points(points + 2 * x * change, closed, S) for x in (h, -h))
+    placed = jax.jit(lambda points: by_points(points, closed, S))
+    ahead, behind = (placed(points + x * change) for x in (h, -h))
+    far, near = (placed(points + 2 * x * change) for x in (h, -h))
     exact = (8 * (ahead - behind) - (far - near)) / (12 * h)
     np.testing.assert_allclose(found, exact, rtol=1e-7, atol=1e-7 * float(np.abs(exact).max()))
-    back = jax.jit(jax.jacrev(lambda x: by_points(x, closed, S)))(points)
+    back = jax.jit(jax.jacrev(placed))(points)
     np.testing.assert_allclose(jnp.sum(back * change[None], axis=(1, 2)), found, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(forward(points)[-1], by_points(points, closed, S)[-1], rtol=1e-12)
 
