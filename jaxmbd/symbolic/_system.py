@@ -234,7 +234,7 @@ class System(eqx.Module):
         return dataclasses.replace(self, mechanism=mechanism)
 
 
-def _replaced(mechanism: Mechanism, where: Where, value: Array) -> Mechanism:
+def _replaced(mechanism: Mechanism, where: Where, value: Number) -> Mechanism:
     if isinstance(where, str):
         return place_of_number("with_parameters", "where", where, mechanism).replaced(mechanism, jnp.asarray(value))
     place, index = where if isinstance(where, tuple) else (where, None)

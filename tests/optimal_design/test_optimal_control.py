@@ -249,6 +249,7 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
     assert found.objective < effort
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize(
     ("changed", "text"),
     [

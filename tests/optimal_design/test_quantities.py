@@ -33,6 +33,7 @@ def test_crank_margins_are_positive_if_the_crank_turns_round() -> None:
     assert float(jnp.min(crank_margins(2.0, 0.9, 1.5, 1.2))) < 0
 
 
+@pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize(
     ("length", "text"),
     [
