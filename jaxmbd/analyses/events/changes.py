@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
@@ -111,19 +111,26 @@ def after_event(
     """The changes with the values of the segment after the `k`-th one, which ended at `t` with event `j`."""
     if changes is None:
         return None
+    new = values_after(changes, events, mechanism, k, fires & (j == jnp.arange(len(events))))
+    start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
+    values = jax.tree.map(lambda x, new: x.at[k + 1].set(new, mode="drop"), changes.values, new)
+    return ForceChanges(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
+
+
+def values_after(
+    changes: ForceChanges, events: tuple[Event, ...], mechanism: Mechanism, k: Array | int, fired: Bool[Array, " n"]
+) -> Values:
+    """The values of the `k`-th segment with what the event that has fired, in the mask, sets."""
     factors, numbers = jax.tree.map(lambda x: x[k], changes.values)
     numbers = list(numbers)
-    for number, event in enumerate(events):
-        now = fires & (j == number)
+    for now, event in zip(fired, events, strict=True):
         if isinstance(event.then, Switch):
             i = changes.names.index(event.then.force)
             factors = jnp.where(now, factors.at[i].set(float(event.then.on)), factors)
         if isinstance(event.then, Change):
             i = changes.places.index(place_of(mechanism, event))
             numbers[i] = jnp.where(now, event.then.value, numbers[i])
-    start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
-    values = jax.tree.map(lambda x, new: x.at[k + 1].set(new, mode="drop"), changes.values, (factors, numbers))
-    return ForceChanges(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
+    return factors, numbers
 
 
 class _Placeholder:

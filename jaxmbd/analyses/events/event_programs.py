@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.events.changes import Change, ForceChanges, Switch, changes_of, equations_at, place_of
+from jaxmbd.analyses.events.changes import ForceChanges, changes_of, equations_at, values_after
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules
@@ -26,7 +26,7 @@ from jaxmbd.integrate.adjoint.event_functions import EventMemory
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 
-# What is due, as in `erk_events.h`: nothing, the start of the motion, event `j` here, or, `n` more, at a root.
+# What is due, as in `motion.h`: nothing, the start of the motion, event `j` here, or, `n` more, at a root.
 _NOTHING, _START = -1.0, -2.0
 
 
@@ -120,10 +120,12 @@ class EventPrograms:
 
     def at_memory(self, memory: Memory) -> tuple[Equations, AbstractFormulation]:
         """The equations and the formulation as they are now."""
-        always = jnp.full(1, -jnp.inf)
-        changes = self.changes_by(always, memory.factors[None], memory.numbers[None])
         formulation = self.rules.formulation_with(self.latches_of(memory))
-        return equations_at(self.rules.equations, changes, memory.time), formulation
+        return equations_at(self.rules.equations, self.changes_of(memory), memory.time), formulation
+
+    def changes_of(self, memory: Memory) -> ForceChanges | None:
+        """The changes of forces as they are now."""
+        return self.changes_by(jnp.full(1, -jnp.inf), memory.factors[None], memory.numbers[None])
 
     # --- programs ---------------------------------------------------------------------------------------------
 
@@ -175,17 +177,10 @@ class EventPrograms:
             closing = self.rules.closes(fired)
             values = jnp.where(closing, positions(self.rules.equations, self.rules.along, t, q), values)
             held = jnp.where(closing, 1.0, jnp.where(self.rules.opens(fired), 0.0, held))
-        if self.changes is not None:
-            sizes = [int(np.size(x)) for x in self.changes.values[1]]
-            for j, event in enumerate(self.rules.events):
-                if isinstance(event.then, Switch):
-                    mine = np.asarray([name == event.then.force for name in self.changes.names])
-                    factors = jnp.where(fired[j] & mine, float(event.then.on), factors)
-                if isinstance(event.then, Change):
-                    i = self.changes.places.index(place_of(self.mechanism, event))
-                    first = sum(sizes[:i])
-                    new = numbers.at[first : first + sizes[i]].set(jnp.ravel(event.then.value).astype(numbers.dtype))
-                    numbers = jnp.where(fired[j], new, numbers)
+        changes = self.changes_of(memory)
+        if changes is not None:
+            factors, arrays = values_after(changes, self.rules.events, self.mechanism, 0, fired)
+            numbers = jnp.concatenate([numbers[:0], *(jnp.ravel(x).astype(numbers.dtype) for x in arrays)])
         return memory._replace(held=held, values=values, factors=factors, numbers=numbers)
 
     def _begin(self, memory: Memory, t: Array, y: tuple[Array, ...], is_start: Array, stops: Array) -> Memory:

@@ -144,7 +144,7 @@ class StepSchedule(NamedTuple):
         return ~inside | self.is_event(i)
 
 
-NO_EVENT = -1  # the kind of a step that is none, as `NOTHING` in `erk_events.h`
+NO_EVENT = -1  # the kind of a step that is none, as `NOTHING` in `motion.h`
 
 
 def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array) -> list[Array]:
