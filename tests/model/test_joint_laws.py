@@ -56,7 +56,7 @@ class Fitted(NamedTuple):
 def of_least_norm(C: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The least `x` with `C x = rows`, where rows may repeat one another; by QR, since a decomposition into singular
     values takes ten times as long."""
-    return lstsq(C, rows, cond=1e-8, lapack_driver="gelsy")[0]
+    return lstsq(C, rows, cond=1e-8, lapack_driver="gelsy")[0]  # pyright: ignore[reportOptionalSubscript]
 
 
 @cache
