@@ -103,15 +103,27 @@ def as_a_user_runs_it() -> Iterator[None]:
 MODULES = count(1)
 
 
+def _memory_of_a_worker() -> float:
+    """What the computer has for each worker `[GB]`; 0 where it does not say."""
+    names = getattr(os, "sysconf_names", ())
+    if not {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= {*names}:
+        return 0.0
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return whole / 1e9 / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+KEPT = 16 if _memory_of_a_worker() > 8.0 else 8  # modules; a worker takes some 3 GB with eight
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _frees_compiled_programs() -> Iterator[None]:
-    """After every eighth module; until then they share what is compiled.
+    """After every eighth module, or sixteenth where memory allows; until then they share what is compiled.
 
     Each program keeps some dozen memory maps. With those of all modules together a worker ran into the system's limit
     (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes.
     """
     yield
-    if next(MODULES) % 8 == 0:
+    if next(MODULES) % KEPT == 0:
         jax.clear_caches()
         disk_cache._first_calls.cache_clear()
         calls.traced.cache_clear()
@@ -120,12 +132,14 @@ def _frees_compiled_programs() -> Iterator[None]:
 
 SLOW = Path(__file__).parent / "slow.txt"
 LONGEST = {"test_documents", "test_notebooks", "test_site", "test_wheel"}
+LAWS = ("laws", "joint_laws", "force_laws", "sensor_laws", "laws_plane", "joint_geometry")
+SHARE_A_BENCH = {f"test_{name}" for name in LAWS}  # `model/law_bench.py`, which takes a minute to trace
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests of `slow.txt`, which were measured to take longest. The files with the longest ones come first,
-    so that at the end no worker waits for another one."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    so that at the end no worker waits for another one; then those that share what one worker traces for all of them."""
+    items.sort(key=lambda item: (item.path.stem not in LONGEST, item.path.stem not in SHARE_A_BENCH))
     slow = set(SLOW.read_text().splitlines())
     for item in items:
         if item.nodeid in slow:

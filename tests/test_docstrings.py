@@ -23,7 +23,7 @@ NAMES = {"jax": jax, "jnp": jnp, "np": np, "mbd": mbd, "pl": pl, "sp": sp}
 FIT = "jaxmbd.identification.fit"  # the examples of the module, and pictures of fits, go on from its example
 FITTED = {"jaxmbd.plot.fit", "jaxmbd.plot.fit_report"}
 LONG = ("identification.", "optimal_design.", "plot.", "symbolic.", "linearize", "equilibrium", "inverse_dynamics")
-LONG += ("assembly_modes", "time_scales", "Event", "io.save")
+LONG += ("assembly_modes", "time_scales", "Event", "Integration", "io.save", "planar.Beam")
 SLOW = tuple(f"jaxmbd.{name}" for name in LONG)
 # Functions that need no example: each of `examples` is one, and files of other programs are not at hand.
 WITHOUT = {"jaxmbd.io.read_model", "jaxmbd.spatial.rotation.axis_numbers"}

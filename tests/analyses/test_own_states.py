@@ -55,7 +55,8 @@ def test_current_at_constant_speed(coordinates: str) -> None:
 
 
 @BOTH
-def test_derivatives_of_a_current(coordinates: str) -> None:
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
+def test_derivatives_of_a_current(mode: Any, coordinates: str) -> None:
     """By a parameter and by the current at the start; in both modes, in a batch and compiled."""
     ts = np.asarray([0.0, 0.02])
 
@@ -67,11 +68,10 @@ def test_derivatives_of_a_current(coordinates: str) -> None:
         return current_at(ts, SPEED, inductance)[-1] + first * jnp.exp(-RESISTANCE * ts[-1] / inductance)
 
     inductances, firsts = jnp.asarray([0.01, 0.02]), jnp.asarray([0.5, -1.0])
-    for mode in (jax.jacfwd, jax.jacrev):
-        found = jax.jit(jax.vmap(mode(current, (0, 1))))(inductances, firsts)
-        expected = jax.vmap(jax.jacrev(closed, (0, 1)))(inductances, firsts)
-        np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
-        np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
+    found = jax.jit(jax.vmap(mode(current, (0, 1))))(inductances, firsts)
+    expected = jax.jit(jax.vmap(jax.jacrev(closed, (0, 1))))(inductances, firsts)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
 
 
 ROUTES: dict[str, dict[str, Any]] = {

@@ -5,10 +5,12 @@ The kind is a user's, in space; the beam is that of the library.
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
@@ -64,7 +66,7 @@ def test_rates_and_loads_are_derivatives_and_transposes(build: Any, coordinates:
     close((after["phi"] - 2 * now["phi"] + before["phi"]) / STEP**2, -now["gamma"], CURVATURES)
     close(now["power"], now["load"] @ u, 1e-13)
     M, C = now["M"], now["C"]
-    close(M, jax.hessian(lambda v: equations.at(t, q).kinetic_energy(v))(v), 1e-12)
+    close(M, jax.jit(jax.hessian(lambda v: equations.at(t, q).kinetic_energy(v)))(v), 1e-12)
     close(now["S"], C @ jnp.linalg.solve(M, C.T), 1e-9)
     close(now["C lam"], C.T @ now["lam"], 1e-12)
     assert float(jnp.linalg.eigvalsh(M)[0]) > 0
@@ -74,12 +76,18 @@ def test_rates_and_loads_are_derivatives_and_transposes(build: Any, coordinates:
 def test_forces_do_the_work_that_energies_lose(coordinates: str) -> None:
     """`v·F = −V̇ − ½ v·Ṁ v − d ḃ²`: inertia forces of own coordinates, strain and gravity among them."""
     for mechanism in (crank(coordinates), crank(coordinates, damping=1e-3)):
-        equations, q, v, _ = moving(mechanism)
-        at = equations.at(jnp.zeros(()), q)
-        potential = lambda s, at=at, v=v, equations=equations: equations.at(at.t, at.advanced(v, s)).potential_energy()  # noqa: E731
-        lost = jax.grad(potential)(0.0) + 0.5 * v @ at.inertia_rate(v, v) + v @ at.force(v)
+        _, q, v, _ = moving(mechanism)
         rod = mechanism["rod"]
-        close(lost, -2 * rod.damping * rod.strain_energy(v[-3:]), 1e-9)
+        close(_lost(mechanism, q, v), -2 * rod.damping * rod.strain_energy(v[-3:]), 1e-9)
+
+
+@eqx.filter_jit
+def _lost(mechanism: Any, q: Array, v: Array) -> Array:
+    """The power of the forces and what the energies take of it."""
+    equations = mbd.Equations(mechanism)
+    at = equations.at(jnp.zeros(()), q)
+    potential = lambda s: equations.at(at.t, at.advanced(v, s)).potential_energy()  # noqa: E731
+    return jax.grad(potential)(0.0) + 0.5 * v @ at.inertia_rate(v, v) + v @ at.force(v)
 
 
 READ = ("case.position", "case.acceleration", "case.alpha_world", "p", "velocity", "acceleration", "kinetic_energy",

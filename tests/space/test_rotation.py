@@ -10,6 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from jaxmbd import MechanismError
+from jaxmbd.engine import is_program
 from jaxmbd.space import rotation
 
 SEQUENCES = ["xyx", "xyz", "xzx", "xzy", "yxy", "yxz", "yzx", "yzy", "zxy", "zxz", "zyx", "zyz"]
@@ -61,6 +62,11 @@ def test_a_matrix_gives_back_its_rotation(rng: np.random.Generator) -> None:
     back = each(lambda e: rotation.from_matrix(rotation.matrix(e)), near)
     back = back * np.sign(np.sum(back * near, axis=1, keepdims=True))
     np.testing.assert_allclose(back, near / np.linalg.norm(near, axis=1, keepdims=True), atol=1e-15)
+
+
+def test_the_rotation_of_a_matrix_is_arithmetic() -> None:
+    """With it mechanisms in space that have a bushing are programs; with an index of the largest entry none was."""
+    assert is_program(rotation.from_matrix, jnp.eye(3))
 
 
 def test_rotation_vectors_are_those_of_scipy(rng: np.random.Generator) -> None:

@@ -66,9 +66,8 @@ def test_derivatives_by_the_arc_length(curve: mbd.Curve) -> None:
     second = jax.jacfwd(jax.jacrev(curve))
     derivatives = (jax.jacfwd(curve), second, jax.jacfwd(second))
     closed = (curve.tangent, curve.curvature_vector, jax.jacfwd(curve.curvature_vector))
-    found, expected = jax.jit(jax.vmap(lambda s: tuple(tuple(f(s) for f in fs) for fs in (derivatives, closed))))(
-        places
-    )
+    of_both = jax.jit(jax.vmap(lambda s: [[f(s) for f in functions] for functions in (derivatives, closed)]))
+    found, expected = of_both(places)
     np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1.0, rtol=1e-10)
     np.testing.assert_allclose(found[0], expected[0], atol=1e-10)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-10)
