@@ -2,21 +2,21 @@
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool
 
 from jaxmbd.analyses.events.changes import ForceChanges
-from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
-from jaxmbd.analyses.events.event_programs import EventPrograms, solution_with_events
+from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
-from jaxmbd.analyses.simulation.step_control import error_weights, first_step, position_norm, state_norm
+from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
+from jaxmbd.analyses.simulation.settings import SettledIntegration
+from jaxmbd.analyses.simulation.step_control import first_step
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
     StartVerdict,
@@ -25,37 +25,25 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict,
     verdict_at_start,
 )
-from jaxmbd.arrays import Number, Scalar
+from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program, cached_on_disk, choice, is_program
-from jaxmbd.engine.machine.build_vm import vm
-from jaxmbd.engine.machine.gpu import launcher
-from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated, start_of
-from jaxmbd.errors import MechanismError
+from jaxmbd.equations.own_states import split_integrated, start_of
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
-from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.event_functions import EventFunctions
-from jaxmbd.integrate.adjoint.explicit_steps import (
-    Engine,
-    ExplicitSteps,
-    explicit_steps,
-    run_explicit,
-)
+from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
+from jaxmbd.integrate.adjoint.explicit_steps import run_explicit
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     equations_of,
-    exchanged_rows,
     row_selection_for_motion,
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap, stepping_onto, switches_of
-from jaxmbd.integrate.solvers.unrolled_erk import is_explicit, unrolled
+from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
+from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.state.result_codes import invalidated, is_successful, number_of, raise_where
 from jaxmbd.state.state import State
 
@@ -67,34 +55,6 @@ _REVERSE_ONLY = (
     "diffrax.RecursiveCheckpointAdjoint has no forward derivatives (jax.jvp, jax.jacfwd) and no second ones. Leave "
     "adjoint out: by default simulate has derivatives of both modes and of any order."
 )
-
-
-class SettledIntegration(eqx.Module):
-    """An `Integration` with all that was left open settled for a mechanism and its times, and what else `simulate` was
-    asked for.
-
-    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the
-    compiled program raises; `continued`: true if the state is that of a motion before; `known`: true if all values are
-    known, so that the caller makes the diagnosis of a failure; `checked`: true if times and the first step have been
-    checked before; `engine`: what runs the motion.
-    """
-
-    solver: dfx.AbstractSolver
-    controller: dfx.AbstractStepSizeController
-    adjoint: dfx.AbstractAdjoint
-    quadratures: tuple[str, ...]
-    events: tuple[Event, ...]
-    max_events: int
-    switching: Array | None
-    dt0: Number | None
-    max_steps: int
-    tolerance: Any
-    meter: dfx.AbstractProgressMeter
-    throw: bool
-    continued: bool
-    known: bool
-    checked: bool
-    engine: Engine
 
 
 @cached_on_disk
@@ -153,13 +113,13 @@ def _with_events(
     formulation: AbstractFormulation, y: Any, ts: Any, rank: Array,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
-    native = _steps_of(settings, switches, equations, formulation, y, ts)
+    native = steps_of(settings, switches, equations, formulation, y, ts)
     if not isinstance(native, choice.Hindrance):
         run, log = run_explicit(*native, settings.controller, first, ts[0], ts[-1], ts)
         assert log is not None
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
-        programs = _event_programs(settings, equations, formulation, ts)
+        programs = event_programs(settings, equations, formulation, ts)
         return solution_with_events(run, log, programs, jnp.asarray(ts), rank)
     # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
     control = settings.controller
@@ -171,148 +131,13 @@ def _with_events(
     return run._replace(stats=run.stats | {"hindrance": native.number}), formulation, changes, log
 
 
-def _event_programs(
-    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, ts: Any
-) -> EventPrograms:
-    gap = jnp.asarray(smallest_gap(ts[0], ts[-1]))
-    return EventPrograms(equations, formulation, settings.events, gap, settings.max_events)
-
-
-def _steps_of(
-    settings: SettledIntegration, switches: SwitchingTimes | None, equations: Equations,
-    formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None = None,
-) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
-    """The steps of a motion that the virtual machine can run as a whole, and its parameters; or what hinders that.
-
-    It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
-    if the right-hand side is a program, and events whose quantities and effects are.
-    """
-    found, which = _hindrance(settings, switches, formulation, event)
-    steps = found if found is not choice.Hindrance.NONE else _explicit_steps(settings, equations, formulation, y, ts)
-    if isinstance(steps, choice.Hindrance) and settings.engine not in ("auto", "diffrax"):
-        raise MechanismError(
-            f"engine={settings.engine!r} cannot run a motion {steps.value}{which and f' ({which})'}. Leave engine out: "
-            "diffrax then runs what the virtual machine cannot."
-        )
-    return steps
-
-
-def _explicit_steps(
-    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any
-) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
-    """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
-    solver, control = settings.solver, settings.controller
-    assert is_explicit(solver)
-    controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
-    rows, given, events, motion = equations.independent_rows, (equations, formulation), None, sum(map(len, y))
-    if settings.events:
-        programs = _event_programs(settings, equations, formulation, ts)
-        size = motion + equations.mechanism.nv - len(settings.quadratures)  # of (q, v, v, z)
-        events = EventFunctions(_heights, _effect, programs.layout(motion, size))
-        y = *y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))
-        given = *given, settings.events, programs.rules.gap
-    y = y if rows is None else (*y, rows.astype(y[0].dtype))
-    norm = error_weights(y, controlled)
-    ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
-    found = explicit_steps(
-        _flat_rates, None if rows is None else _rows_after, given, (settings.quadratures, ends, settings.max_events),
-        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps, settings.engine,
-        condition=equations.redundant, events=events,
-    )  # fmt: skip
-    if found is None:
-        return choice.Hindrance.NO_PROGRAM
-    is_free = settings.engine == "auto" and default_platform() == "gpu"  # to leave it to XLA
-    if is_free and not launcher.is_worthwhile(found[0].operations):
-        return choice.Hindrance.LARGE
-    return (*found, y)
-
-
-def _hindrance(
-    settings: SettledIntegration, switches: SwitchingTimes | None, formulation: AbstractFormulation,
-    event: dfx.Event | None,
-) -> tuple[choice.Hindrance, str]:  # fmt: skip
-    """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side, and the class or device."""
-    solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
-    platform = default_platform()
-    has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
-    controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
-    name = lambda x: type(x).__name__  # noqa: E731
-    kind = choice.Hindrance
-    holds = {
-        kind.ASKED: (settings.engine == "diffrax", ""),
-        kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
-        kind.SWITCHING: (switches is not None, ""),
-        kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
-        kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
-        kind.PLATFORM: (not has_loop, platform.upper()),
-        kind.MACHINE: (vm() is None, ""),
-        kind.ADJOINT: (not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode), name(adjoint)),
-        kind.SOLVER: (not is_explicit(solver), name(solver)),
-        kind.CONTROLLER: (not (controlled or type(control) is dfx.ConstantStepSize), name(control)),
-    }
-    return next(((found, which) for found, (does, which) in holds.items() if does), (kind.NONE, ""))
-
-
-def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array: of `q`, `v`, `z`, not of what events remember and of the selected
-    rows, which are constant within a step."""
-    at = _unpacked(given, static, y)
-    equations, formulation = at.equations, at.formulation
-    if at.programs is not None:
-        equations, formulation = at.programs.at_memory(at.memory)
-    return jnp.concatenate(_rates(equations, formulation, static[0], t, *at.motion))
-
-
-def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The selected rows for the next step."""
-    at = _unpacked(given, static, y)
-    return exchanged_rows(at.equations, t, at.motion[0]).astype(y.dtype)
-
-
-def _heights(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The heights of the events and their rates."""
-    at = _unpacked(given, static, y)
-    assert at.programs is not None
-    return at.programs.guard(t, at.motion, at.memory)
-
-
-def _effect(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The state after the event that is due, and its entry in the log."""
-    at = _unpacked(given, static, y)
-    assert at.programs is not None
-    motion, memory, entry = at.programs.effect(t, at.motion, at.memory)
-    return jnp.concatenate([*motion, at.programs.packed(memory), *at.constant[1:], entry])
-
-
-class _Unpacked(NamedTuple):
-    """The parts of a state as one array: `(q, v, z)`, and what is constant within a step; and what they belong to."""
-
-    equations: Equations
-    formulation: AbstractFormulation
-    motion: tuple[Array, Array, Array]
-    constant: list[Array]
-    programs: EventPrograms | None
-    memory: Any
-
-
-def _unpacked(given: Any, static: Any, y: Array) -> _Unpacked:
-    (equations, formulation, *events), (_, ends, room) = given, static
-    q, v, z, *constant = jnp.split(y, ends)
-    if len(constant) > (1 if events else 0):
-        equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(constant[-1]) != 0)
-    if not events:
-        return _Unpacked(equations, formulation, (q, v, z), constant, None, None)
-    programs = EventPrograms(equations, formulation, events[0], events[1], room)
-    return _Unpacked(equations, formulation, (q, v, z), constant, programs, programs.unpacked(constant[0]))
-
-
 def _solve(
     settings: SettledIntegration, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
     formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None,
 ) -> dfx.Solution:  # fmt: skip
     """Integrate a motion, or a segment of one, by diffrax."""
     t = jnp.asarray(t0)
-    native = _steps_of(settings, switches, equations, formulation, y, ts, event)
+    native = steps_of(settings, switches, equations, formulation, y, ts, event)
     if not isinstance(native, choice.Hindrance):
         run, _ = run_explicit(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
@@ -324,7 +149,7 @@ def _solve(
     formulation = formulation.begin(equations, t, y[0]) if is_projected else formulation
     forward = isinstance(settings.adjoint, dfx.ForwardMode)
     # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
-    is_call = is_program(_rates, equations, formulation, settings.quadratures, t, *y, forward=forward)
+    is_call = is_program(rates, equations, formulation, settings.quadratures, t, *y, forward=forward)
     solver = prepared(unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint)
     solver = PostStepSolver(solver) if is_projected or equations.independent_rows is not None else solver
     if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
@@ -332,9 +157,9 @@ def _solve(
     solver, controller, args, t0 = stepping_onto(
         switches, solver, settings.controller, (equations, formulation), t0, t1
     )
-    rates = as_program(_rates, forward)
+    right_hand_side = as_program(rates, forward)
     run = dfx.diffeqsolve(
-        dfx.ODETerm(lambda t, y, a: rates(a[0], a[1], settings.quadratures, jnp.asarray(t), *y)),
+        dfx.ODETerm(lambda t, y, a: right_hand_side(a[0], a[1], settings.quadratures, jnp.asarray(t), *y)),
         solver, t0, t1, first, y, args=args,
         saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
         adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
@@ -371,14 +196,3 @@ def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
     pairs = zip(counts(log), (0, -1, 0), strict=True)
     return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in pairs))
-
-
-def _rates(
-    equations: Equations, formulation: AbstractFormulation, quadratures: tuple[str, ...], t: Array, q: Array, v: Array,
-    z: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """The right-hand side: `q̇`, `v̇`, and the rates of the states of parts with the integrands of the quadratures."""
-    equations = at_integrated(equations, z)
-    motion, own = formulation.motion(equations, t, q, v), equations.mechanism.z
-    readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam, own))
-    return motion.qdot, motion.rate, integrated_rates(equations.at(t, q), motion.v, *readings.values())

@@ -235,3 +235,31 @@ def _times(given: Any) -> Array | None:
     ):
         raise MechanismError(f"switching_times must be a sequence of finite times [s], got {given!r}.")
     return times if len(times) else None
+
+
+class SettledIntegration(eqx.Module):
+    """An `Integration` with all that was left open settled for a mechanism and its times, and what else `simulate` was
+    asked for.
+
+    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`, or None; `throw`: true if the
+    compiled program raises; `continued`: true if the state is that of a motion before; `known`: true if all values are
+    known, so that the caller makes the diagnosis of a failure; `checked`: true if times and the first step have been
+    checked before; `engine`: what runs the motion.
+    """
+
+    solver: dfx.AbstractSolver
+    controller: dfx.AbstractStepSizeController
+    adjoint: dfx.AbstractAdjoint
+    quadratures: tuple[str, ...]
+    events: tuple[Event, ...]
+    max_events: int
+    switching: Array | None
+    dt0: Number | None
+    max_steps: int
+    tolerance: Any
+    meter: dfx.AbstractProgressMeter
+    throw: bool
+    continued: bool
+    known: bool
+    checked: bool
+    engine: Engine

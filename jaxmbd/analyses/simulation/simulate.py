@@ -16,8 +16,8 @@ from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.analyses.simulation.integration import SettledIntegration, integrate
-from jaxmbd.analyses.simulation.settings import Integration, Settings, chosen_integration
+from jaxmbd.analyses.simulation.integration import integrate
+from jaxmbd.analyses.simulation.settings import Integration, Settings, SettledIntegration, chosen_integration
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import (

@@ -105,7 +105,17 @@ class TracedFunction:
         runs of the rest."""
         return self._compiled(parameters, True)
 
+    @cached_property
+    def structure(self) -> list[np.ndarray] | None:
+        """For each result a mask of the elements that may differ from zero; None if no program expresses the function."""
+        lowered = self._lowered()
+        return None if lowered is None else [value_ids != ZERO for value_ids in lowered[1]]
+
     def _compiled(self, uniform_inputs: int, hoist: bool) -> Program | None:
+        lowered = self._lowered()
+        return None if lowered is None else schedule(*lowered, postorder, uniform_inputs, hoist)
+
+    def _lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         types = (*self.types, *self.results)
         if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
             return None
@@ -120,7 +130,7 @@ class TracedFunction:
                 outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return schedule(builder, outputs, postorder, uniform_inputs, hoist)
+        return builder, outputs
 
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The forward derivative (JVP) with respect to the arguments `moving`.

@@ -1,4 +1,4 @@
-/* Explicit Runge-Kutta methods around a program `f(parameters..., t, y)`: the whole time loop in one call. For numbers of
+/* Runge-Kutta methods around programs: the whole time loop in one call; explicit ones around a program `f(parameters..., t, y)`. For numbers of
    type T and LANES instances side by side, each with times and steps of its own; a lane that has finished takes the next
    instance, and if none is left goes on with steps of length zero. Steps, step-size control and saved states are those of diffrax (`_integrate.py`,
    `_step_size_controller/pid.py`, `constant.py`). */
@@ -217,8 +217,13 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
   const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
   const int64_t events = EVENTS(m), guards = SLOTS_GUARD(m), acts = SLOTS_EVENT(m), all = slots + others + guards + acts;
-  WORKSPACE(memory, (1 + waits) * all + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0))
-  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * all)
+  const int64_t implicit = IMPLICIT(m), guesses = SLOTS_IMPLICIT(m, GUESS), linearizes = SLOTS_IMPLICIT(m, LINEARIZE);
+  const int64_t reaches = SLOTS_IMPLICIT(m, REACH), inner = guesses + linearizes + reaches;
+  const int64_t work = implicit ? n + 1 + m->unknowns.count + m->unknowns.factors : 0;
+  const int64_t found = implicit ? m->unknowns.count + UNKNOWN_SIZES + moving * s + n : 0;
+  WORKSPACE(memory, (1 + waits) * (all + inner) + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0) + work + found)
+  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * (all + inner))
+  ROOM(inside_step, inner) ROOM(working, work) ROOM(gives, found)
   ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 10 * events) ROOM(inside, events ? n : 0)
   ROOM(result, events ? n + m->memory.entry : 0)
   V *const at_end = heights + 2 * events, *const left = at_end + 2 * events, *const right = left + 2 * events;
@@ -226,13 +231,18 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
   JOIN(Slots, NAME) watched = {m->guard, guard, waiting + slots + others, first};
   JOIN(Slots, NAME) acting = {m->event, event, waiting + slots + others + guards, first};
+  const JOIN(Implicit, NAME) newton = {{inside_step, inside_step + guesses, inside_step + guesses + linearizes}, x, NULL, working, NULL, gives, NULL};
+  JOIN(Slots, NAME) in_step[] = {{m->implicit + GUESS, newton.programs[GUESS], waiting + all, first},
+                                 {m->implicit + LINEARIZE, newton.programs[LINEARIZE], waiting + all + guesses, first},
+                                 {m->implicit + REACH, newton.programs[REACH], waiting + all + guesses + linearizes, first}};
   JOIN(Lane, NAME) lanes[LANES];
   int64_t instances[LANES], following = first + LANES, evaluations = 0, watched_steps = 0;
   int busy[LANES], sought[LANES], any_unknown = 1;
-  V rtol, atol, unknown; /* 1 in lanes whose slope at the start of the step is not known */
+  V rtol, atol, unknown, failed = {0}; /* 1 in lanes whose slope at the start of the step is not known, and whose step failed */
   JOIN(fill, NAME)(&mine, x, first);
   if (m->after) JOIN(fill, NAME)(&settled, z, first);
   if (events) JOIN(fill, NAME)(&watched, guard, first), JOIN(fill, NAME)(&acting, event, first);
+  for (int k = 0; implicit && k <= REACH; k++) JOIN(fill, NAME)(&in_step[k], in_step[k].x, first);
   EACH_LANE {
     busy[l] = first + l < last, instances[l] = busy[l] ? first + l : last - 1;
     JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
@@ -250,6 +260,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         JOIN(admit, NAME)(&mine, l, instances[l]);
         if (m->after) JOIN(admit, NAME)(&settled, l, instances[l]);
         if (events) JOIN(admit, NAME)(&watched, l, instances[l]), JOIN(admit, NAME)(&acting, l, instances[l]);
+        for (int k = 0; implicit && k <= REACH; k++) JOIN(admit, NAME)(&in_step[k], l, instances[l]);
         JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
         any_unknown = 1, LANE_OF(unknown, l) = 1;
       }
@@ -265,7 +276,8 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     const V h = end - begin;
     if (any_unknown) after = JOIN(after, NAME)(m, instances);
     for (int64_t k = moving; k < n; k++) stage[k] = y[k];
-    ROLLED for (int64_t i = any_unknown ? 0 : 1; i < s; i++) {
+    if (implicit) failed = JOIN(implicit_step, NAME)(m, &newton, begin, end, y, f, next, instances);
+    ROLLED for (int64_t i = implicit ? s : any_unknown ? 0 : 1; i < s; i++) {
       for (int64_t k = 0; k < moving; k++)
         stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, moving), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
@@ -275,9 +287,12 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     }
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
     if (watched_steps > OFTEN) JOIN(count, NAME)(&m->guard->call, watched_steps), watched_steps = 0;
-    for (int64_t k = 0; k < n; k++)
+    for (int64_t k = 0; k < n && !implicit; k++)
       next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, moving), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
+    /* Shorter steps, where they are controlled; else the motion has failed. */
+    error = JOIN(select, NAME)(failed, ALL(INFINITY), error);
+    for (int64_t k = 0; implicit && !m->adaptive && k < moving; k++) next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
     JOIN(settle, NAME)(after, z, &end, next, instances);
     if (events) {
       int wanted[LANES];

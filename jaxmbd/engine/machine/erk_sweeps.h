@@ -206,11 +206,13 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
   const int64_t moving = MOVING(m), directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
-  const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0;
-  WORKSPACE(memory, slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
+  const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0, implicit = IMPLICIT(m);
+  const int64_t inner = JOIN(room_of_implicit, NAME)(m);
+  WORKSPACE(memory, inner + slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
   ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(df, directions * moving * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
   ROOM(slope, moving) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
-  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result)
+  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result) ROOM(in_step, inner)
+  const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
   const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
@@ -228,14 +230,21 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
   for (int64_t i = 0; i < a.steps; i++) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
     JOIN(move_ends, NAME)(m, &a, &e, instances, dy, dt0, dh);
-    JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, i), instances);
+    if (implicit) {
+      memcpy(dstage, dy, (size_t)all * sizeof(V));
+      JOIN(implicit_step, NAME)(m, &newton, e.t, e.end, y, f, stage, instances);
+      JOIN(tangent_implicit, NAME)(m, &newton, e.t, e.h, dstage, dt0, dh, df, instances);
+    } else {
+      JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, i), instances);
+    }
     JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
-    for (int64_t k = 0; k < moving; k++) {
+    if (implicit) memcpy(y, stage, (size_t)n * sizeof(V)), memcpy(dy, dstage, (size_t)all * sizeof(V));
+    for (int64_t k = 0; k < moving && !implicit; k++) {
       slope[k] = JOIN(combine, NAME)(q->b, s, f + k, moving);
       y[k] += e.h * slope[k];
       for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
-    JOIN(combine_into, NAME)(m, dy, e.h, q->b, s, df);
+    if (!implicit) JOIN(combine_into, NAME)(m, dy, e.h, q->b, s, df);
     if (EVENTS(m)) {
       y[m->memory.time] = e.end;
       EACH_LANE {
@@ -252,7 +261,7 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
     for (int64_t d = 0; d < directions; d++)
       for (int64_t k = moving * next[l]; k < times * moving; k++) dys[d * times * moving + k] = 0;
   }
-  JOIN(count, NAME)(&m->call, s * a.steps);
+  if (!implicit) JOIN(count, NAME)(&m->call, s * a.steps);
   RELEASE(memory)
   return 1;
 }
@@ -260,19 +269,20 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
 /* --- cotangents ------------------------------------------------------------------------------------------- */
 
 /* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
-                             V *f, V *next, const int64_t *instances) {
+static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *newton, const Motion *after, V *u, const V t,
+                             const V end, const V *y, V *stage, V *f, V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m);
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), implicit = IMPLICIT(m);
   const V h = end - t;
-  ROLLED for (int64_t j = 0; j < s; j++) {
+  if (implicit) JOIN(implicit_step, NAME)(m, newton, t, end, y, f, next, instances);
+  ROLLED for (int64_t j = implicit ? s : 0; j < s; j++) {
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
     for (int64_t k = 0; k < moving; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, moving);
     for (int64_t k = moving; k < n; k++) stage[j * n + k] = y[k];
     JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * moving);
   }
-  for (int64_t k = 0; k < moving; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, moving);
-  for (int64_t k = moving; k < n; k++) next[k] = y[k];
+  for (int64_t k = 0; k < moving && !implicit; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, moving);
+  for (int64_t k = moving; k < n && !implicit; k++) next[k] = y[k];
   if (EVENTS(m)) next[m->memory.time] = end;
   JOIN(settle, NAME)(after, u, &end, next, instances);
 }
@@ -295,8 +305,8 @@ static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a
 
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
-static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x, const Motion *after,
-                                V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
+static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x,
+                                const JOIN(Implicit, NAME) *newton, const Motion *after, V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
                                 const int64_t *instances) {
   const int64_t n = STATES(m);
   int64_t step[LANES];
@@ -315,7 +325,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     if (!any) break;
     V t, end;
     JOIN(ends, NAME)(a, step, fresh, &t, &end);
-    JOIN(step, NAME)(m, x, after, u, t, end, between + n * j, stage, f, next, instances);
+    JOIN(step, NAME)(m, x, newton, after, u, t, end, between + n * j, stage, f, next, instances);
     if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, v, t, between + n * j, result, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
     EACH_LANE step[l] += fresh[l];
@@ -442,12 +452,14 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
   const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
   const int64_t acts = SLOTS_EVENT(m), pulls = EVENTS(m) ? SLOTS(m->event + 1) : 0, given = EVENTS(m) ? n + m->memory.entry : 0;
-  WORKSPACE(memory, slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
+  const int64_t implicit = IMPLICIT(m), inner = JOIN(room_of_implicit, NAME)(m);
+  WORKSPACE(memory, inner + slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
   ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, moving * s) ROOM(fbar, moving * s) ROOM(stage, n * s)
   ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
-  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given)
+  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given) ROOM(in_step, inner)
   memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
   JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
+  const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, u, instances);
   if (EVENTS(m)) JOIN(begin, NAME)(m->event, event, instances), JOIN(begin, NAME)(m->event + 1, event_pull, instances);
@@ -459,14 +471,20 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   for (int64_t i = a.steps - 1; i >= 0; i--) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
     JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
-    JOIN(restore, NAME)(m, &a, i, x, after, u, event, result, stage, f, next, between, y, instances);
+    JOIN(restore, NAME)(m, &a, i, x, &newton, after, u, event, result, stage, f, next, between, y, instances);
     if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);
-    JOIN(step, NAME)(m, x, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
-    for (int64_t j = 0; j < s; j++)
+    JOIN(step, NAME)(m, x, &newton, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
+    if (implicit) { /* the end of the step is no sum of the start and of slopes */
+      const V rests = JOIN(eq, NAME)(e.h, ALL(0));
+      memset(fbar, 0, (size_t)(moving * s) * sizeof(V)), memcpy(next, ybar, (size_t)n * sizeof(V));
+      for (int64_t k = 0; k < n; k++) ybar[k] = JOIN(select, NAME)(rests, ybar[k], ALL(0));
+    }
+    for (int64_t j = 0; j < s && !implicit; j++)
       for (int64_t k = 0; k < moving; k++) fbar[j * moving + k] = ALL(q->b[j]) * e.h * ybar[k];
-    for (int64_t k = 0; k < moving; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, moving);
+    for (int64_t k = 0; k < moving && !implicit; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, moving);
     JOIN(pull_saved, NAME)(m, &a, &e, &g, instances, valid);
-    JOIN(pull_stages, NAME)(m, z, &e, &g, bars, instances);
+    if (implicit) JOIN(pull_implicit, NAME)(m, &newton, e.t, e.h, fbar, next, ybar, &g.startbar, &g.hbar, bars, instances);
+    else JOIN(pull_stages, NAME)(m, z, &e, &g, bars, instances);
     if (timed) JOIN(pull_ends, NAME)(m, &a, &e, &g, instances, valid);
   }
   for (int64_t l = 0; l < valid; l++) {
@@ -474,7 +492,7 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
     for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(ybar[k], l);
     JOIN(deliver, NAME)(pull, bars, l, instances[l]);
   }
-  JOIN(count, NAME)(&m->call, 2 * s * a.steps), JOIN(count, NAME)(&pull->call, s * a.steps);
+  if (!implicit) JOIN(count, NAME)(&m->call, 2 * s * a.steps), JOIN(count, NAME)(&pull->call, s * a.steps);
   RELEASE(memory)
   return 1;
 }

@@ -33,6 +33,19 @@ typedef struct {
 enum { NOTHING = -1, START = -2 };
 enum { FINEST = 1024 }; /* parts of a step in which events are looked for, at most */
 
+/* The unknowns of an implicit method at the nodes of a step: how many numbers, where those of each kind end (coordinates,
+   speeds, states of parts, multipliers), and how many numbers the factored matrices have. None for an explicit method. */
+enum { UNKNOWN_KINDS = 4 };
+typedef struct {
+  int64_t count, factors, ends[UNKNOWN_KINDS];
+} Unknowns;
+
+enum { MOST_ITERATIONS = 12, MOST_CORRECTIONS = 60 }; /* of Newton's method, and of the derivatives of its fixed point */
+enum { UNKNOWN_SIZES = 3 }; /* what an iteration gives beside the unknowns: their change, and what counts as small */
+
+/* The programs of an implicit method beside that of its iteration (`irk_steps.h`). */
+enum { GUESS, LINEARIZE, REACH, REACH_DERIVATIVE, ADJOINT, IMPLICIT_PROGRAMS };
+
 /* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
    that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
    of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
@@ -43,6 +56,8 @@ typedef struct Motion {
   /* The guards of events, and what an event does (`erk_events.h`); NULL for none. Beside the latter is what pulls back. */
   const struct Motion *guard, *event;
   Memory memory;
+  const struct Motion *implicit; /* the programs of an implicit method; NULL for an explicit one */
+  Unknowns unknowns;
   /* The numbers of the state, of those of its first components that move within a step, and of the first result. */
   int64_t n, moving, results;
   int64_t directions; /* of tangents */

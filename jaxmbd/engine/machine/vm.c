@@ -58,6 +58,8 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define SLOTS_GUARD(m) ((m)->guard ? SLOTS((m)->guard) : 0)
 #define SLOTS_EVENT(m) ((m)->event ? SLOTS((m)->event) : 0)
 #define EVENTS(m) (m)->memory.events
+#define IMPLICIT(m) ((m)->implicit != NULL)
+#define SLOTS_IMPLICIT(m, k) ((m)->implicit && (m)->implicit[k].call.program ? SLOTS((m)->implicit + (k)) : 0)
 #define LONGEST_STRIDE(steps) (steps).most
 #define PARAMETERS(m) parameters_of(m)
 #define WAITS(instances) ((instances) > LANES)
@@ -241,7 +243,7 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 
 /* The settings of a call for motions: the first operand. */
 enum { BATCH, DIRECTIONS, MOVING, TIMES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
-       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, MOTION = MEMORY + sizeof(Memory) / sizeof(int64_t) };
+       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t), MOTION = UNKNOWNS + sizeof(Unknowns) / sizeof(int64_t) };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
    events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
@@ -271,6 +273,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
   m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS];
   memcpy(&m->memory, settings + MEMORY, sizeof m->memory);
+  memcpy(&m->unknowns, settings + UNKNOWNS, sizeof m->unknowns);
   for (int64_t k = 0; k < p->inputs; k++) {
     const int inner = k == m->t_at || k == m->y_at || k == m->dt_at || k == m->dy_at;
     inputs[k] = inner ? zeros : b->data[*at], sizes[k] = inner ? p->input_sizes[k] : b->sizes[(*at)++];
@@ -336,13 +339,16 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
 
 /* The programs of a motion, in the order of the settings: the motions that they belong to. Of these the first one runs, and the
    others are beside it. */
-enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, MOTIONS };
+enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, STEPS_OF_IMPLICIT, MOTIONS = STEPS_OF_IMPLICIT + IMPLICIT_PROGRAMS };
 
 static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
   const int64_t entry = ((const Memory *)(settings + MEMORY))->entry;
+  const Unknowns *unknowns = (const Unknowns *)(settings + UNKNOWNS);
   const int in_lanes = settings[BATCH] > 1, has_events = settings[MEMORY] > 0, pulls = kind == COTANGENTS;
-  const int is_there[MOTIONS] = {1, pulls, settings[WITH_AFTER] != 0, has_events && kind == SOLVE, has_events, has_events && pulls};
+  const int implicit = unknowns->count > 0, differs = implicit && kind != SOLVE;
+  const int is_there[MOTIONS] = {1, pulls || differs, settings[WITH_AFTER] != 0, has_events && kind == SOLVE, has_events,
+                                 has_events && pulls, implicit, implicit, implicit, differs, differs && pulls};
   const Program *all[MOTIONS] = {NULL};
   int64_t inputs = 0;
   for (int k = 0, found = 0; k < MOTIONS; k++) {
@@ -353,7 +359,8 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
       return NO_STRAIGHT_LINE;
     inputs += all[k]->inputs + 1;
   }
-  double *zeros = calloc((size_t)((settings[STATES] + entry) * settings[DIRECTIONS]) + 1, sizeof *zeros);
+  const int64_t working = settings[STATES] + entry + 1 + 2 * unknowns->count + unknowns->factors + settings[STAGES] * settings[MOVING];
+  double *zeros = calloc((size_t)(working * settings[DIRECTIONS]) + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
   Motion m[MOTIONS];
   memset(m, 0, sizeof m);
@@ -366,7 +373,8 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
   }
   const int64_t results = pulls ? all[PULL]->outputs : 0;
   Array bars[results + 1];
-  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = memset(bars, 0, sizeof bars);
+  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = m[STEPS_OF_IMPLICIT + REACH_DERIVATIVE].bars = memset(bars, 0, sizeof bars);
+  if (implicit) m->implicit = m + STEPS_OF_IMPLICIT;
   if (is_there[AFTER]) m->after = m + AFTER;
   if (is_there[GUARD]) m->guard = m + GUARD;
   if (has_events) m->event = m + EVENT;

@@ -5,7 +5,7 @@ Pivots that are not adjacent in the elimination graph form one level and are eli
 Source: minimum degree, Tinney, Walker, Proc. IEEE 55 (1967); George, Liu, SIAM Review 31 (1989).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ def symbolic_ldlt(pattern: Pattern) -> SymbolicLDLT:
             adjacent[i].add(j)
             adjacent[j].add(i)
     positions = np.array([entries[pair] for pair in pairs], int)
-    levels = tuple(_level(pivots, entries) for pivots in _pivot_levels(adjacent))
+    levels = tuple(_level(pivots, entries) for pivots in pivot_levels(adjacent, [range(pattern.n)]))
     return SymbolicLDLT(levels, len(entries), positions)
 
 
@@ -89,29 +89,29 @@ def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int
     )  # fmt: skip
 
 
-def _pivot_levels(adjacent: list[set[int]]) -> list[list[tuple[int, list[int]]]]:
-    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph.
+def pivot_levels(adjacent: list[set[int]], groups: Sequence[Iterable[int]]) -> list[list[tuple[int, list[int]]]]:
+    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph; those
+    of one group after those of the group before.
 
     A level takes pivots of up to twice the minimum degree. With the minimum degree alone, a chain would be eliminated
     from its two ends; with this rule the number of levels is the logarithm of the chain's length, for half again the
     work.
     """
-    adjacent = [set(neighbours) for neighbours in adjacent]
-    remaining = set(range(len(adjacent)))
-    levels = []
-    while remaining:
-        order = sorted(remaining, key=lambda i: (len(adjacent[i]), i))
-        min_degree, blocked, level = len(adjacent[order[0]]), set(), []
-        for i in order:
-            if len(adjacent[i]) > max(2 * min_degree, 1):
-                break
-            if i not in blocked:
-                level.append((i, sorted(adjacent[i])))
-                blocked |= adjacent[i]
-        for i, neighbours in level:
-            remaining.discard(i)
-            for j in neighbours:
-                adjacent[j].discard(i)
-                adjacent[j].update(k for k in neighbours if k != j)
-        levels.append(level)
+    adjacent, levels = [set(neighbours) for neighbours in adjacent], []
+    for remaining in map(set, groups):
+        while remaining:
+            order = sorted(remaining, key=lambda i: (len(adjacent[i]), i))
+            min_degree, blocked, level = len(adjacent[order[0]]), set(), []
+            for i in order:
+                if len(adjacent[i]) > max(2 * min_degree, 1):
+                    break
+                if i not in blocked:
+                    level.append((i, sorted(adjacent[i])))
+                    blocked |= adjacent[i]
+            for i, neighbours in level:
+                remaining.discard(i)
+                for j in neighbours:
+                    adjacent[j].discard(i)
+                    adjacent[j].update(k for k in neighbours if k != j)
+            levels.append(level)
     return levels

@@ -27,6 +27,13 @@ from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions, EventMemory, event_of, moved, root_of
+from jaxmbd.integrate.adjoint.implicit_functions import (
+    MOST_ITERATIONS,
+    ImplicitFunctions,
+    ImplicitMethod,
+    Unknowns,
+    adjoint_of,
+)
 from jaxmbd.integrate.adjoint.linear_sweeps import solve
 from jaxmbd.integrate.adjoint.step_programs import DEGREE, Sweep, numbers_of, with_tangents
 from jaxmbd.integrate.adjoint.steps import (
@@ -43,6 +50,8 @@ from jaxmbd.integrate.adjoint.steps import (
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
+_DERIVING = 12  # iterations that give the unknowns of an implicit step derivatives of higher order
+
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
 _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
@@ -54,8 +63,8 @@ _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", 
 
 def explicit_steps(
     rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
-    method: ExplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto", rows: int = 1024,
-    condition: Array | bool | None = None, events: EventFunctions | None = None,
+    method: ExplicitMethod | ImplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto",
+    rows: int = 1024, condition: Array | bool | None = None, events: EventFunctions | None = None,
 ) -> tuple["ExplicitSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program. The rate may be that of the first components of the state alone: the others are constant within a step, and
@@ -83,7 +92,7 @@ def explicit_steps(
 @sized_cache(MOTION_EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
 def _steps_of(
     rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
-    others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod, norm: bytes,
+    others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod, norm: bytes,
     times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, events: EventFunctions | None,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
@@ -100,20 +109,32 @@ def _steps_of(
 
         return call
 
-    inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, _ in known]
-    inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct(shape, dtype)]
+    def of_state(function: Callable[..., Array], more: int = 0) -> TracedFunction:
+        """The function of parameters, time and state, or of a workspace that is longer than that."""
+        inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, _ in known]
+        inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((shape[0] + more,), dtype)]
+        return pruned(traced(flat(function), inputs))
+
     named = {"rate": rate, "after": after}
     if events is not None:
         named |= {"guard": events.guard, "effect": events.effect}
-    all_traced = {name: pruned(traced(flat(f), inputs)) for name, f in named.items() if f is not None}
+    all_traced = {name: of_state(f) for name, f in named.items() if f is not None}
+    implicit = None
+    if isinstance(method, ImplicitMethod):
+        implicit = method.functions(lambda f, unknowns: of_state(f, unknowns.work).structure)
+        if implicit is None:
+            return None
+        all_traced |= {name: of_state(f, implicit.unknowns.work) for name, f in implicit.named.items()}
     needed = {k for function in all_traced.values() for k in function.used if k < count}
     used = sorted(needed if condition is None else {*needed, condition})
     functions = {name: TracedFunction(f.jaxpr, (*used, count, count + 1)) for name, f in all_traced.items()}
     memory = EventMemory() if events is None else events.memory
     if events is not None:
         functions["event"] = event_of(functions, memory)
+    if implicit is not None:
+        functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
     steps = ExplicitSteps(
-        functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
+        functions, used, implicit or method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
     )
     return None if None in steps.programs.values() else steps
 
@@ -130,10 +151,12 @@ class ExplicitSteps(AbstractSteps):
     """
 
     def __init__(
-        self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
-        times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, memory: EventMemory,
+        self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod | ImplicitFunctions,
+        norm: np.ndarray, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, memory: EventMemory,
     ) -> None:  # fmt: skip
         self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
+        self.implicit = method if isinstance(method, ImplicitFunctions) else None
+        self.tableau = numbers_of(method) if self.implicit is None else self.implicit.tableau()
         self.rate, self.after = functions["rate"], functions.get("after")
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
         self.engine: Engine = engine
@@ -180,6 +203,8 @@ class ExplicitSteps(AbstractSteps):
 
     def _step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
         """The state at the end of a step, and the data of its interpolation."""
+        if self.implicit is not None:
+            return self._implicit_step(known, y, t0, t1)
         term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, jnp.asarray(t), y))
         # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
         y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
@@ -188,6 +213,35 @@ class ExplicitSteps(AbstractSteps):
             last = self._evaluate("after", *frozen((known, t1, y)))
             y = y.at[len(y) - len(last) :].set(last)
         return y, dense
+
+    def _implicit_step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
+        """The same by an implicit method: the unknowns are found without derivatives, and repeating the iteration gives
+        them their derivatives, of any order, to the accuracy to which it converges."""
+        assert self.implicit is not None
+        unknowns, n, h = self.implicit.unknowns, len(y), t1 - t0
+        rests = h == 0
+        w = jnp.concatenate([y, jnp.where(rests, 1.0, h)[None], jnp.zeros(unknowns.count + unknowns.factors, y.dtype)])
+        put = lambda w, k, x: w.at[n + 1 + k : n + 1 + k + len(x)].set(x)  # noqa: E731
+        fixed = frozen((known, t0, w))
+        w = put(w, 0, self._evaluate("guess", *fixed))
+        w = put(w, unknowns.count, self._evaluate("linearize", *frozen((known, t0, w))))
+
+        def improve(w: Array, *at: Any) -> Array:
+            return put(w, 0, self._evaluate("iterate", *at, w)[: unknowns.count])
+
+        start = frozen((known, t0, w))
+        w = put(
+            w,
+            0,
+            jax.lax.fori_loop(0, MOST_ITERATIONS, lambda _, w: improve(w, *start[:2]), start[2])[
+                n + 1 : n + 1 + unknowns.count
+            ],
+        )
+        w, _ = jax.lax.scan(lambda w, _: (improve(w, known, t0), None), w, None, length=_DERIVING)
+        found = self._evaluate("reach", known, t0, w)
+        slopes, end = jnp.split(found, [len(found) - n])
+        slopes = jnp.where(rests, 0.0, slopes.reshape(-1, self.moving))
+        return jnp.where(rests, y, end), {"slopes": slopes, "y0": y, "h": h}
 
     def _evaluate(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
         (found,) = run_p.bind(*known, t, y, function=self.functions[name], batch=0)
@@ -213,6 +267,11 @@ class ExplicitSteps(AbstractSteps):
 
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         start, step = (dense["start"], dense["step"]) if self.has_events else (ends[0], dense)
+        if self.implicit is not None:
+            h, slopes = step["h"], step["slopes"]
+            theta = (t[0] - start) / jnp.where(h == 0, 1.0, h)
+            weights = self.tableau.dense_output(h.dtype) @ theta ** jnp.arange(DEGREE, -1, -1)
+            return [step["y0"][: self.moving] + h * weights @ slopes]
         return [unrolled(self.method).interpolation_cls(t0=start, t1=ends[1], **step).evaluate(t[0])[: self.moving]]
 
     def entry(self, dense: Dense) -> list[Array]:
@@ -236,7 +295,8 @@ class ExplicitSteps(AbstractSteps):
     def programs(self) -> dict[str, Sweep | None]:
         """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state
         at an index computed at run time."""
-        programs = {name: f.hoisted_program(self._time_at) for name, f in self.functions.items() if name != "effect"}
+        inlined = ("effect",) if self.implicit is None else ("effect", "rate")
+        programs = {n: f.hoisted_program(self._time_at) for n, f in self.functions.items() if n not in inlined}
         return {
             name: None
             if program is None or self._reads_inside(program)
@@ -245,9 +305,14 @@ class ExplicitSteps(AbstractSteps):
         }
 
     @property
+    def error_order(self) -> int:
+        """The order of the error estimate."""
+        return self.method.order(None) if self.implicit is None else self.implicit.error_order  # pyright: ignore
+
+    @property
     def operations(self) -> int:
         """The number of scalar operations at each stage, and after each step."""
-        found = (self.programs.get(name) for name in ("rate", "after", "guard"))
+        found = (self.programs.get(name) for name in ("rate", "after", "guard", "iterate"))
         return sum(sweep.program.operations for sweep in found if sweep is not None)
 
     def _reads_inside(self, program: Program) -> bool:
@@ -292,11 +357,12 @@ class ExplicitSteps(AbstractSteps):
         self, sweeps: Sequence[Sweep], batch: int, *, flags: Sequence[int], directions: int
     ) -> list[np.ndarray]:  # fmt: skip
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
-        tableau = numbers_of(self.method)
+        tableau = self.tableau
+        unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         numbers = [
             batch, directions, *reversed(self.outputs[0].shape), len(self.norm), tableau.stages, DEGREE, tableau.fsal,
             tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
-            _ENGINES[self.engine], *self.memory, *(x for sweep in sweeps for x in sweep.numbers()),
+            _ENGINES[self.engine], *self.memory, *unknowns.numbers, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
@@ -320,7 +386,7 @@ class ExplicitSteps(AbstractSteps):
 
     def _solve_call(self, adaptive: bool, force_dtmin: bool, recorded: bool) -> NativeCall:
         n = len(self.types)
-        sweeps = [(sweep, SLOPE) for sweep in self._found("rate", "after", "guard", "event")]
+        sweeps = [(sweep, SLOPE) for sweep in self._found(*(name for name, _ in self._order("solve")))]
         operands = [*self._operands_of(sweep for sweep, _ in sweeps), 0, *self._times, n, n + 1]
         record = [*self._record, "checkpoints"] if recorded else []
         arrays = [*_START, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
@@ -331,44 +397,71 @@ class ExplicitSteps(AbstractSteps):
         n, dtype = len(self.types), self.types[0].dtype
         known, timed = self._parts_of(moving)
         timed = timed or self.has_events  # steps after an event start where that moves to
-        sweep = self.tangent_sweep(known, timed, directions)
-        event = self.tangent_sweep(known, True, directions, "event") if self.has_events else sweep
-        if sweep is None or event is None:
-            return None
+        with_tangents = {name: self.tangent_sweep(known, timed, directions, name) for name in self._differentiated}
+        if self.has_events:
+            with_tangents["event"] = self.tangent_sweep(known, True, directions, "event")
         at, several = {k: first + i for i, k in enumerate(moving)}, (directions,) if directions > 1 else ()
         zero = [np.zeros((*several, *x.shape), x.dtype) for x in self.types]
         theta = [*self._theta, *(at[k + 1] for k in known)]
-        after, schedule = self._found("after"), len(self._record) + len(_LENGTHS)
-        operands = [*theta, *sweep.tables(dtype), *self._operands_of(after)]
-        operands += [*theta, *event.tables(dtype)] if self.has_events else []
+        programs: list[tuple[Sweep, Role]] = []
+        operands: list[int | np.ndarray] = []
+        for name, is_derived in self._order("tangents"):
+            sweep = with_tangents[name] if is_derived else next(iter(self._found(name)), None)
+            if sweep is None:
+                return None
+            programs.append((sweep, TANGENT if is_derived else SLOPE))
+            operands += [*(theta if is_derived else self._theta), *sweep.tables(dtype)]
+        schedule = len(self._record) + len(_LENGTHS)
         operands += [0, *self._times, *range(n, n + schedule), *([at[0]] if 0 in at else [])]
         operands += [at.get(k, zero[k]) for k in self._times] if timed else []
         arrays = [*_START, *self._record, *_LENGTHS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED]
         arrays += ["log"] * self.has_events
         flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
-        sweeps = [(sweep, TANGENT), *((x, SLOPE) for x in after), *[(event, TANGENT)] * self.has_events]
-        return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
+        return self._call("tangents", programs, flags, operands, results, arrays, directions=directions)
 
     def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
         n = len(self.types)
         known, timed = self._parts_of(wanted)
         timed = timed or self.has_events
-        pull = self.cotangent_sweep(known, timed)
-        pull_event = self.cotangent_sweep(known, True, "event") if self.has_events else pull
-        if pull is None or pull_event is None:
-            return None
-        (run,), after, event = self._found("rate"), self._found("after"), self._found("event")
-        operands = [*self._operands_of([run, pull, *after, *event, *[pull_event] * self.has_events])]
+        pulls = {name: self.cotangent_sweep(known, timed, name) for name in self._differentiated}
+        if self.has_events:
+            pulls["event"] = self.cotangent_sweep(known, True, "event")
+        programs: list[tuple[Sweep, Role]] = []
+        for name, is_derived in self._order("cotangents"):
+            sweep = pulls[name] if is_derived else next(iter(self._found(name)), None)
+            if sweep is None:
+                return None
+            programs.append((sweep, PULL if is_derived else SLOPE))
+        operands = [*self._operands_of(sweep for sweep, _ in programs)]
         schedule = len(self._record) + len(_LENGTHS)
         operands += [*self._times, *range(n, n + schedule + 1 + len(self.outputs))]
         order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
         arrays = [*_START[1:], *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
         arrays += [*("" for _ in known), "y_end", *([f"pull.{name}" for name in _TIMES] if timed else [])]
         results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
-        sweeps = [(run, SLOPE), (pull, PULL), *((x, SLOPE) for x in (*after, *event))]
-        sweeps += [(pull_event, PULL)] * self.has_events
-        call = self._call("cotangents", sweeps, flags, operands, results, arrays)
+        call = self._call("cotangents", programs, flags, operands, results, arrays)
         return call._replace(order=[order.index(k) for k in wanted])
+
+    @property
+    def _differentiated(self) -> tuple[str, ...]:
+        """The functions with derivatives in a step."""
+        return ("rate",) if self.implicit is None else ("iterate", "reach")
+
+    def _order(self, name: str) -> list[tuple[str, bool]]:
+        """The programs of a run or a sweep in the order of `run_motion` (`vm.c`): their functions, and whether they are
+        derivatives."""
+        of_events = {"solve": [("guard", False), ("event", False)], "tangents": [("event", True)],
+                     "cotangents": [("event", False), ("event", True)]}[name]  # fmt: skip
+        after = [("after", False)] * (self.after is not None)
+        outer = [*after, *(of_events if self.has_events else [])]
+        if self.implicit is None:
+            return [*{"solve": [("rate", False)], "tangents": [("rate", True)],
+                      "cotangents": [("rate", False), ("rate", True)]}[name], *outer]  # fmt: skip
+        inner = [(each, False) for each in ("guess", "linearize", "reach")]
+        if name == "solve":
+            return [("iterate", False), *outer, *inner]
+        adjoint = [("adjoint", False)] * (name == "cotangents")
+        return [("iterate", False), ("iterate", True), *outer, *inner, ("reach", True), *adjoint]
 
     @property
     def _theta(self) -> range:
@@ -415,7 +508,7 @@ class ExplicitSteps(AbstractSteps):
         parts: list[Part] = []
         for sweep, role in sweeps:
             parts.append(sweep.part(role, parts[-1].end if parts else 0))
-        tableau = numbers_of(self.method)
+        tableau = self.tableau
         names = ("adaptive", "force_dtmin", "recorded", "max_steps", "rows", "method.fsal", "method.ssal")
         numbers = (*flags, self.max_steps, self.rows, tableau.fsal, tableau.ssal)
         return MotionKernel(
@@ -440,7 +533,7 @@ def run_explicit(
     first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
 ) -> tuple[dfx.Solution, Array | None]:  # fmt: skip
     """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged."""
-    dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
+    dtype, order = ts.dtype, steps.error_order
     adaptive = isinstance(controller, dfx.PIDController)
     control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
     x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]

@@ -29,6 +29,10 @@ class Tableau(NamedTuple):
     fsal: bool
     ssal: bool
 
+    def dense_output(self, dtype: np.dtype) -> Array:
+        """The coefficients of the polynomials of the dense output, a row for each slope, highest powers first."""
+        return jnp.asarray(self.numbers[-self.stages * (DEGREE + 1) :].reshape(self.stages, -1), dtype)
+
 
 @lru_cache(maxsize=32)
 def numbers_of(method: ExplicitMethod) -> Tableau:

@@ -8,7 +8,7 @@ constraints.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import diffrax as dfx
 import equinox as eqx
@@ -21,15 +21,21 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, is_one_of
 from jaxmbd.integrate.solvers.radau_stages import (
-    LinearizedStages,
+    Factors,
+    Middle,
     RadauStep,
-    StageSystem,
     StageValues,
+    factors,
+    filtered,
+    linearized,
     solve_stages,
     tableau,
 )
 from jaxmbd.integrate.solvers.unrolled_erk import StepResult
 from jaxmbd.integrate.solvers.wrapped_solver import Arguments, IntegratedState
+from jaxmbd.numerics.sparse_lu import Structure
+
+Rates: TypeAlias = Callable[[Array, IntegratedState], IntegratedState]  # of (t, (q, v, z)): the right-hand side
 
 _MAX_EXTRAPOLATION = 3.0  # ratio of step sizes up to which extrapolation is a better guess than constant speeds
 
@@ -140,50 +146,64 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     ) -> StepResult:  # fmt: skip
         equations, (q, v, integrated) = args[0], y0
         states = len(equations.mechanism.layout.z)
-        z, integrals = jnp.split(integrated, [states])
-        step = RadauStep(equations, t0, t1 - t0, q, v, z if states else None, self.stages)
-        guess, linear = _starting_values(step, solver_state)
+        step = RadauStep(equations, t0, t1 - t0, q, v, integrated[:states] if states else None, self.stages)
+        guess, found = starting_values(*frozen((step, solver_state)))
         tolerance = jnp.inf if self.tolerance is None else self.tolerance
-        stages, converged = solve_stages(step, guess, linear, jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype)))
+        tolerance = jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype))
+        stages, converged = solve_stages(step, guess, found, tolerance, structure=None)
+        rates = lambda t, y: terms.vf(t, y, args)  # noqa: E731
+        end = StepEnd.of(step, stages, found, None, rates, integrated[states:])
+        valid = converged & jnp.all(jnp.isfinite(end.y[0])) & jnp.all(jnp.isfinite(end.y[1]))
+        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
+        error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), end.more)
+        dense = {"y0": y0, "y1": end.y, "slopes": jax.tree.map(lambda k: step.h * k, end.slopes), "more": end.more}
+        return end.y, error, dense, end.last, dfx.RESULTS.successful
+
+
+def starting_values(step: RadauStep, last: LastStep, structure: Structure | None = None) -> tuple[StageValues, Factors]:
+    """The starting values of the stages, and the factored matrices there."""
+    guess = last.guess(step)
+    return guess, factors(linearized(step, guess), step, structure)
+
+
+class StepEnd(NamedTuple):
+    """What a step gives when its stages are known: the `slopes` at the nodes, the slope at the start minus that of the
+    collocation polynomial, times the step, `more`; the state at the end, and what the next step is guessed from."""
+
+    slopes: IntegratedState
+    more: IntegratedState
+    y: IntegratedState
+    last: LastStep
+
+    @classmethod
+    def of(
+        cls, step: RadauStep, stages: StageValues, found: Factors, structure: Structure | None, rates: Rates,
+        integrals: Array,
+    ) -> "StepEnd":  # fmt: skip
         qdot, a, zdot = step.rates(stages)
-        integrands = _integrands(terms, step, stages, integrals, args)
+        integrands = _integrands(step, stages, integrals, rates)
         slopes = qdot, a, integrands if zdot is None else jnp.concatenate([zdot, integrands], axis=1)
-        more = _start_slope_error(terms, y0, args, *frozen((step, linear, slopes, stages)))
+        more = frozen(_start_slope_error(*frozen((step, found, slopes, stages)), structure, rates, integrals))
         # Quadratures are no unknowns: they enter no equation, and follow from the stages.
         integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
-        y1 = (
-            *_project(equations, t1, stages.q[-1], stages.v[-1]),
-            integrals if stages.z is None else jnp.append(stages.z[-1], integrals),
-        )
-        valid = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
-        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
-        error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), more)
-        dense = {"y0": y0, "y1": y1, "slopes": jax.tree.map(lambda k: step.h * k, slopes), "more": more}
-        return y1, error, dense, LastStep(step.h, a, zdot, stages.lam[-1]), dfx.RESULTS.successful
+        end = integrals if stages.z is None else jnp.append(stages.z[-1], integrals)
+        y = *_project(step.equations, step.t + step.h, stages.q[-1], stages.v[-1]), end
+        return cls(slopes, more, y, LastStep(step.h, a, zdot, stages.lam[-1]))
 
 
-def _starting_values(step: RadauStep, last: LastStep) -> tuple[StageValues, LinearizedStages]:
-    """The starting values of the stages, and the equations linearised there; both without derivatives."""
-    step, last = frozen((step, last))
-    guess = last.guess(step)
-    return guess, LinearizedStages(step, guess)
-
-
-def _integrands(
-    terms: dfx.AbstractTerm, step: RadauStep, stages: StageValues, integrals: Array, args: Arguments
-) -> Float[Array, "n k"]:
+def _integrands(step: RadauStep, stages: StageValues, integrals: Array, rates: Rates) -> Float[Array, "n k"]:
     """The integrands of the quadratures at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
     if stages.z is None:
-        return jax.vmap(lambda t, q, v: terms.vf(t, (q, v, integrals), args)[2])(step.times, stages.q, stages.v)
-    rates = lambda t, q, v, z: terms.vf(t, (q, v, jnp.append(z, integrals)), args)[2]  # noqa: E731
-    return jax.vmap(rates)(step.times, stages.q, stages.v, stages.z)[:, stages.z.shape[1] :]
+        return jax.vmap(lambda t, q, v: rates(t, (q, v, integrals))[2])(step.times, stages.q, stages.v)
+    all_rates = lambda t, q, v, z: rates(t, (q, v, jnp.append(z, integrals)))[2]  # noqa: E731
+    return jax.vmap(all_rates)(step.times, stages.q, stages.v, stages.z)[:, stages.z.shape[1] :]
 
 
 def _start_slope_error(
-    terms: dfx.AbstractTerm, y0: IntegratedState, args: Arguments, step: RadauStep, linear: LinearizedStages,
-    slopes: IntegratedState, stages: StageValues,
+    step: RadauStep, found: Factors, slopes: IntegratedState, stages: StageValues, structure: Structure | None,
+    rates: Rates, integrals: Array,
 ) -> IntegratedState:  # fmt: skip
     """The slope at the start minus that of the collocation polynomial, times the step: the unscaled error estimate.
 
@@ -191,19 +211,20 @@ def _start_slope_error(
     the difference from an embedded method of order `stages`. It is not differentiated: besides the
     step size it affects only the dense output, where its derivative is of the order of the error tolerance.
     """
-    start, at_start, nv = terms.vf(step.t, frozen(y0), frozen(args)), step.as_array(step.tableau.at_start), len(step.v)
+    own, nv = () if step.z is None else (step.z,), len(step.v)
+    start = rates(step.t, (step.q, step.v, jnp.concatenate([*own, integrals])))
+    at_start = step.as_array(step.tableau.at_start)
     pairs = (step.v, stages.v), (start[1], slopes[1]), (start[2], slopes[2])
     speeds, accelerations, others = (step.h * (x - at_start @ nodes) for x, nodes in pairs)
-    system = StageSystem(linear, step.as_array(step.tableau.values[0].real) / step.h)
-    inertial = jnp.zeros(len(linear.along), step.q.dtype).at[:nv].set(system.s * linear.M @ accelerations)
-    if step.z is None:
-        filtered = system.solve(inertial - linear.along @ speeds)[:nv]
-        return linear.N @ (speeds + filtered / system.s), filtered, others
-    own, integrands = jnp.split(others, [len(step.z)])
-    inertial = inertial.at[len(inertial) - len(own) :].set(system.s * own)
-    filtered = system.solve(inertial - linear.along @ speeds)
-    of_v, of_z = filtered[:nv], filtered[len(filtered) - len(own) :]
-    return linear.N @ (speeds + of_v / system.s), of_v, jnp.append(of_z, integrands)
+    middle, s = Middle.of(step, stages), step.as_array(step.tableau.values[0].real) / step.h
+    at = step.equations.at(middle.t, middle.q)
+    residual = lambda x: middle.residual(step.equations, x, middle.v, middle.z)  # noqa: E731
+    along = jax.jvp(residual, (jnp.zeros_like(speeds),), (speeds,))[1]
+    of_z, integrands = jnp.split(others, [sum(map(len, own))])
+    of_z = s * of_z - along[len(along) - len(of_z) :]
+    of_v = s * at.inertia.times(accelerations) - along[:nv]
+    of_z, of_v = jnp.split(filtered(step, found, jnp.concatenate([of_z, of_v]), structure), [len(of_z)])
+    return middle.along(step.equations, speeds + of_v / s), of_v, jnp.append(of_z, integrands)
 
 
 def _project(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:

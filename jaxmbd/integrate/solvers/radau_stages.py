@@ -9,16 +9,18 @@ simplified Newton iteration separates into one system per eigenvalue `s`, of the
 
 where `K` and `D` are the derivatives of `M a − F + Cᵀ λ` with respect to the coordinates (along speeds) and to the
 speeds, and `G` that of `Φ̇` with respect to the coordinates, all at the middle stage. States of parts, with `Z = z₀ + h
-A g`, are eliminated first: `δz = (s − g_z)⁻¹ (r_z + (g_v + g_q/s) δv)`. The matrices are factored once per step. With
-this scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The iteration itself is
-not differentiated: the derivative of the stages follows from the implicit function theorem.
+A g`, come before the speeds, with `1 − g_z/s` on the diagonal. The matrices are factored once per step. With this
+scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The derivative of the stages
+is that of the fixed point of the iteration, and is found by iterating with the same factors: no matrix of all stages
+is formed.
 
 Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -27,10 +29,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Num
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.equations.saddle_point import proximal_shift
+from jaxmbd.numerics.sparse_lu import Complex, Structure, factored, substituted
 
 _IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
 
@@ -155,64 +158,147 @@ def _residual(
     return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v), *own])
 
 
-class LinearizedStages(eqx.Module):
-    """The equations linearised at the middle stage of a guess.
+class Middle(NamedTuple):
+    """The middle stage of a step: time, coordinates, speeds, accelerations, multipliers, states of parts, their rates."""
 
-    `N`, with `q̇ = N v`; `along`, `by_speed` and `by_state`, the derivatives of the residual with respect to the
-    coordinates (along speeds), to the speeds and to the states of parts. `shift` keeps the matrices regular if
-    constraint rows are dependent; the solution does not depend on it.
+    t: Scalar
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    a: Float[Array, " nv"]
+    lam: Float[Array, " m"]
+    z: Float[Array, " nz"] | None
+    zdot: Float[Array, " nz"] | None
+
+    @classmethod
+    def of(cls, step: RadauStep, stages: StageValues) -> "Middle":
+        _, a, zdot = step.rates(stages)
+        each = step.times, stages.q, stages.v, a, stages.lam, stages.z, zdot
+        return cls(*(None if x is None else x[step.count // 2] for x in each))
+
+    def along(self, equations: Equations, x: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """`N x`, the rates of the coordinates for the speeds `x`, without those of what moves by itself."""
+        at = equations.at(self.t, self.q)
+        return jax.jvp(at.rate, (self.v,), (x,))[1]
+
+    def residual(self, equations: Equations, x: Array, v: Array, z: Array | None) -> Float[Array, " rows"]:
+        """The residual at coordinates displaced along speeds by `x`, other speeds and other states of parts."""
+        q = self.q + self.along(equations, x)
+        return _residual(equations, self.t, q, v, self.a, self.lam, z, self.zdot)
+
+
+class Linearized(NamedTuple):
+    """The equations linearised at a middle stage, with unknowns in the order `(z, v, λ)` and rows likewise.
+
+    `E`: the matrix of the highest derivatives, of `ż` and `a`; `by_speed`, `along`: the derivatives of the residual by
+    `(z, v)`, and by the coordinates along speeds, zero for `z`; `shift (m,)` keeps the matrices regular if constraint
+    rows are dependent; the solution does not depend on it.
     """
 
-    M: Float[Array, "nv nv"]
-    N: Float[Array, "nq nv"]
-    along: Float[Array, "rows nv"]
-    by_speed: Float[Array, "rows nv"]
-    by_state: Float[Array, "rows nz"] | None
+    E: Float[Array, "d d"]
+    by_speed: Float[Array, "rows d"]
+    along: Float[Array, "rows d"]
     shift: Float[Array, " m"]
 
-    def __init__(self, step: RadauStep, guess: StageValues) -> None:
-        _, a, zdot = step.rates(guess)
-        each = step.times, guess.q, guess.v, a, guess.lam, guess.z, zdot
-        middle: Any = jax.tree.map(lambda x: x[step.count // 2], each)
-        t, q, v, a, lam, z, zdot = middle
-        at = step.equations.at(t, q)
-        self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
-        residual = lambda x, v, z: _residual(step.equations, t, q + self.N @ x, v, a, lam, z, zdot)  # noqa: E731
-        self.along, self.by_speed, self.by_state = jax.jacfwd(residual, (0, 1, 2))(jnp.zeros_like(v), v, z)
-        C = self.by_speed[len(v) : len(v) + len(lam)]
-        scales = step.equations.scales.rows
-        largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
-        self.shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
+    def matrix(self, value: complex | float, h: Scalar) -> Complex:
+        """The matrix for the eigenvalue `s = value / h`: rows of motion are divided by `s`, and multipliers are in terms
+        of `λ / s`, so that it stays regular as the step tends to zero."""
+        d, m, inverse = len(self.E), len(self.shift), 1 / value
+        parts = []
+        for of in (np.real, np.imag)[: 1 if np.isreal(value) else 2]:
+            first, second = (float(of(x)) for x in (inverse, inverse**2))
+            by_speed, along = self.by_speed * (first * h), self.along * (second * h * h)
+            motion, rows = by_speed[:d] + along[:d], self.along[d:] * (first * h)
+            corner = jnp.zeros((m, m), h.dtype)
+            if of is np.real:
+                motion, rows, corner = self.E + motion, self.by_speed[d:] + rows, -jnp.diag(self.shift)
+            forces = self.by_speed[d:].T if of is np.real else jnp.zeros((d, m), h.dtype)
+            parts.append(
+                jnp.concatenate([jnp.concatenate(pair, axis=1) for pair in ((motion, forces), (rows, corner))])
+            )
+        return Complex(*parts)
 
 
-class StageSystem:
-    """The factored matrix of the iteration for one eigenvalue `s` of `(h A)⁻¹`."""
+def linearized(step: RadauStep, stages: StageValues) -> Linearized:
+    """The equations linearised at the middle stage."""
+    middle, nv = Middle.of(step, stages), len(step.v)
+    nz, m = 0 if step.z is None else len(step.z), stages.lam.shape[1]
+    at = step.equations.at(middle.t, middle.q)
+    residual = lambda x, v, z: _residual_in_order(middle.residual(step.equations, x, v, z), nv, m)  # noqa: E731
+    along, by_speed, by_state = jax.jacfwd(residual, (0, 1, 2))(jnp.zeros_like(step.v), middle.v, middle.z)
+    C = by_speed[nz + nv :]
+    scales = step.equations.scales.rows
+    largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
+    shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
+    own = jnp.zeros((len(along), 0), along.dtype) if by_state is None else by_state
+    E = jnp.zeros((nz + nv, nz + nv), along.dtype).at[:nz, :nz].set(jnp.eye(nz)).at[nz:, nz:].set(at.inertia.matrix())
+    by_motion = jnp.concatenate([own, by_speed], axis=1)
+    return Linearized(E, by_motion, jnp.concatenate([jnp.zeros_like(own), along], axis=1), shift)
 
-    def __init__(self, linear: LinearizedStages, s: Num[Array, ""]) -> None:
-        self.s, self.nv, self.rows = s, len(linear.M), len(linear.M) + len(linear.shift)
-        by_motion, self.own_by_motion = jnp.split(linear.by_speed + linear.along / s, [self.rows])
-        self.by_state = None
-        if linear.by_state is not None:
-            self.by_state, own = jnp.split(linear.by_state, [self.rows])
-            self.own_factors = jax.scipy.linalg.lu_factor(s * jnp.eye(len(own), dtype=own.dtype) + own)
-            by_motion = by_motion - self.by_state @ self._own(self.own_by_motion)
-        matrix = by_motion.at[: self.nv].divide(s).at[: self.nv].add(linear.M)
-        C = linear.by_speed[self.nv : self.rows]
-        right = jnp.concatenate([C.T, -jnp.diag(linear.shift)])
-        self.factors = jax.scipy.linalg.lu_factor(jnp.concatenate([matrix, right.astype(matrix.dtype)], axis=1))
 
-    def solve(self, residual: Num[Array, " rows"]) -> Num[Array, " rows"]:
-        """The change `(δv, δλ, δz)` that has this linearised residual."""
-        residual, of_states = jnp.split(residual, [self.rows])
-        if self.by_state is not None:
-            residual = residual - self.by_state @ self._own(of_states)
-        x = jax.scipy.linalg.lu_solve(self.factors, residual.at[: self.nv].divide(self.s))
-        states = [] if self.by_state is None else [self._own(of_states - self.own_by_motion @ x[: self.nv])]
-        return jnp.concatenate([x.at[self.nv :].multiply(self.s), *states])
+def _residual_in_order(residual: Num[Array, "*n rows"], nv: int, m: int) -> Num[Array, "*n rows"]:
+    """A residual with its rows in the order `(z, v, λ)`."""
+    of_v, of_lam, of_z = jnp.split(residual, [nv, nv + m], axis=-1)
+    return jnp.concatenate([of_z, of_v, of_lam], axis=-1)
 
-    def _own(self, x: Num[Array, "nz *k"]) -> Num[Array, "nz *k"]:
-        """`(s − g_z)⁻¹ x`."""
-        return jax.scipy.linalg.lu_solve(self.own_factors, x)
+
+Factors: TypeAlias = list[Any]  # of the matrices of all eigenvalues
+
+
+def factors(linear: Linearized, step: RadauStep, structure: Structure | None) -> Factors:
+    """The factored matrices of the iteration for each eigenvalue: with a known structure of the matrices by arithmetic
+    alone, else by LAPACK."""
+    matrices = [linear.matrix(value, step.h) for value in _values(step.tableau)]
+    if structure is not None:
+        return [factored(matrix, structure) for matrix in matrices]
+    dense = [x.re if x.im is None else jax.lax.complex(x.re, x.im) for x in matrices]
+    return [jax.scipy.linalg.lu_factor(x) for x in dense]
+
+
+def _values(method: Tableau) -> list[complex | float]:
+    """The eigenvalues, the real one as such."""
+    return [float(np.real(method.values[0])), *map(complex, method.values[1:])]
+
+
+def _solved(factor: Any, b: Complex, structure: Structure | None) -> Complex:
+    if structure is not None:
+        return substituted(factor, b, structure)
+    x = jax.scipy.linalg.lu_solve(factor, b.re if b.im is None else jax.lax.complex(b.re, b.im))
+    return Complex(x) if b.im is None else Complex(jnp.real(x), jnp.imag(x))
+
+
+def filtered(step: RadauStep, found: Factors, residual: Array, structure: Structure | None) -> Float[Array, " d"]:
+    """The change of `(z, v)` that has a residual of `(z, v)`, by the matrix of the real eigenvalue."""
+    b = jnp.pad(residual * (step.h / _values(step.tableau)[0]), (0, step.equations.m))
+    return _solved(found[0], Complex(b), structure).re[: len(residual)]
+
+
+def newton_change(
+    step: RadauStep, found: Factors, residual: Float[Array, "n rows"], structure: Structure | None
+) -> StageValues:
+    """The Newton change for a residual of all stages: one system per eigenvalue, in the eigenbasis of `A⁻¹`."""
+    method, nv, m = step.tableau, len(step.v), step.equations.m
+    residual = _residual_in_order(residual, nv, m)
+    d, total = residual.shape[1] - m, jnp.zeros_like(residual)
+    for k, value in enumerate(_values(method)):
+        left, right = Complex.of(method.left[k], value, residual.dtype), method.right[:, k]
+        b = Complex(left.re @ residual, None if left.im is None else left.im @ residual)
+        b = b[:d].scaled(1 / value, step.h).joined(b[d:])
+        x = _solved(found[k], b, structure)
+        x = x[:d].joined(x[d:].scaled(value, 1 / step.h))
+        total = total + step.as_array(right.real)[:, None] * x.re[None]
+        if x.im is not None:  # the conjugate eigenvalue gives the conjugate, so that one system serves each pair
+            total = total + step.as_array(right.real)[:, None] * x.re[None]
+            total = total - step.as_array(2 * right.imag)[:, None] * x.im[None]
+    of_z, of_v, of_lam = jnp.split(total, [d - nv, d], axis=1)
+    return StageValues(jnp.zeros((len(total), len(step.q)), total.dtype), of_v, of_z, of_lam)
+
+
+def improved(step: RadauStep, old: StageValues, found: Factors, structure: Structure | None) -> StageValues:
+    """The next iterate of simplified Newton, whose fixed point are the stages."""
+    change = newton_change(step, found, step.residual(old), structure)
+    z = None if old.z is None or change.z is None else old.z - change.z
+    new = StageValues(old.q, old.v - change.v, z, old.lam - change.lam)
+    return StageValues(step.reached(new), new.v, new.z, new.lam)
 
 
 # Of Newton's method: the stages, the size of the last change, 1 for converged and -1 for failed, the iterations so far.
@@ -221,20 +307,15 @@ Iterate: TypeAlias = tuple[StageValues, Scalar, Array, Array]
 
 @eqx.filter_custom_jvp
 def solve_stages(
-    step: RadauStep, guess: StageValues, linear: LinearizedStages, tolerance: Scalar
+    step: RadauStep, guess: StageValues, found: Factors, tolerance: Scalar, *, structure: Structure | None
 ) -> tuple[StageValues, Bool[Array, ""]]:
     """The stages, by Newton's method from a guess, and whether it converged within a relative `tolerance`."""
-    nv = len(step.v)
     converged, stalled = thresholds(tolerance, step.q.dtype.itemsize)
-    systems = [StageSystem(linear, jnp.asarray(s) / step.h) for s in _as_typed(step.tableau.values, step.q.dtype)]
 
     def improve(carry: Iterate) -> Iterate:
         old, previous_size, _, count = carry
-        change = _newton_change(step.tableau, systems, step.residual(old))
-        of_v, of_lam, of_z = jnp.split(change, [nv, nv + old.lam.shape[1]], axis=1)
-        new = StageValues(old.q, old.v - of_v, None if old.z is None else old.z - of_z, old.lam - of_lam)
-        new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
-        size = _relative_change(step, new, old)
+        new = improved(step, old, found, structure)
+        size = relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
         # The rest of a geometric series with this ratio (Hairer, Wanner, §IV.8).
         error = size * ratio / jnp.maximum(1 - ratio, 1e-3)
@@ -251,6 +332,46 @@ def solve_stages(
     return stages, status == 1
 
 
+@solve_stages.def_jvp
+def _solve_stages_jvp(
+    primals: tuple[RadauStep, StageValues, Factors, Scalar], tangents: tuple[RadauStep, *tuple[object, ...]],
+    *, structure: Structure | None,
+) -> tuple[tuple[StageValues, Array], tuple[StageValues, None]]:  # fmt: skip
+    """The derivative of the fixed point `x = Ψ(x, θ)` of the iteration: `(1 − Ψ_x) δx = Ψ_θ δθ`, solved by iteration."""
+    (step, guess, found, tolerance), (step_tangent, *_) = primals, tangents
+    stages, converged = solve_stages(step, guess, found, tolerance, structure=structure)
+    flat, unravel = ravel_pytree(stages)
+
+    def after(flat: Array, step: RadauStep) -> Array:
+        return ravel_pytree(improved(step, unravel(flat), frozen(found), structure))[0]
+
+    _, b = eqx.filter_jvp(lambda s: after(flat, s), (step,), (step_tangent,))
+    times = lambda x: x - jax.jvp(lambda y: after(y, step), (flat,), (x,))[1]  # noqa: E731
+    tangent = jax.lax.custom_linear_solve(times, b, _by_iteration, _by_iteration)
+    return (stages, converged), (unravel(tangent), None)
+
+
+_MAX_CORRECTIONS = 60  # iterations of a derivative, which converge as those of the stages
+
+
+def _by_iteration(times: Callable[[Array], Array], b: Array) -> Array:
+    """The solution of `x − Ψ x = b` by `x ← x + (b − (x − Ψ x))`, until the changes do not decrease any more."""
+
+    def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        x, _, size, count = carry
+        change = b - times(x)
+        return x + change, size, jnp.max(jnp.abs(change) / (jnp.abs(x + change) + tiny)), count + 1
+
+    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Array:
+        _, before, size, count = carry
+        is_decreasing = (size < before) | (count < 3)
+        return (count < _MAX_CORRECTIONS) & (size > rounding) & (is_decreasing | (size > 1e-3))
+
+    tiny, rounding = jnp.finfo(b.dtype).tiny, 4 * jnp.finfo(b.dtype).eps
+    start = b, jnp.asarray(jnp.inf, b.dtype), jnp.asarray(jnp.inf, b.dtype), jnp.asarray(0)
+    return jax.lax.while_loop(unfinished, correct, start)[0]
+
+
 def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
     """The relative errors at which the iteration counts as converged and as stalled by rounding, for a tolerance and
     the bytes of a number: errors of the iteration stay below those that the step-size controller sees."""
@@ -258,27 +379,7 @@ def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
     return converged, jnp.clip(_STALLED_FRACTION * tolerance, _MIN_STALLED[size], _MAX_STALLED[size])
 
 
-def _newton_change(
-    tableau: Tableau, systems: list[StageSystem], residual: Float[Array, "n rows"]
-) -> Float[Array, "n rows"]:
-    """The Newton change for a residual of all stages: one system per eigenvalue, in the eigenbasis of `A⁻¹`."""
-    total = jnp.zeros_like(residual)
-    for k, system in enumerate(systems):
-        left, right = (_as_typed(x, residual.dtype, k) for x in (tableau.left[k], tableau.right[:, k]))
-        part = system.solve(left @ residual.astype(left.dtype))
-        # The conjugate eigenvalue gives the conjugate, so one system serves each pair.
-        total = total + (1 if k == 0 else 2) * jnp.real(right[:, None] * part[None])
-    return total
-
-
-def _as_typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
-    """Coefficients of the `k`-th eigenvalue in the precision of `dtype`: real for the first one, else complex."""
-    if k is None:
-        return [_as_typed(number, dtype, k) for k, number in enumerate(numbers)]
-    return jnp.asarray(numbers.real, dtype) if k == 0 else jnp.asarray(numbers, jnp.result_type(dtype, jnp.complex64))
-
-
-def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
+def relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
     """The relative change of two iterates: of the coordinates, of the speeds, scaled by no less than `q / h`, and of
     the states of parts, scaled by no less than their sizes."""
     # The start alone is no measure: all angles may be zero there.
@@ -288,26 +389,3 @@ def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Sca
     if new.z is None or old.z is None:
         return motion
     return jnp.maximum(motion, jnp.max(jnp.abs(new.z - old.z)) / jnp.max(jnp.abs(new.z), initial=1.0))
-
-
-@solve_stages.def_jvp
-def _solve_stages_jvp(
-    primals: tuple[RadauStep, StageValues, LinearizedStages, Scalar], tangents: tuple[RadauStep, *tuple[object, ...]]
-) -> tuple[tuple[StageValues, Array], tuple[StageValues, None]]:
-    """The implicit function theorem, with the exact Jacobian of all stage equations."""
-    (step, guess, linear, tolerance), (step_tangent, *_) = primals, tangents
-    stages, converged = solve_stages(step, guess, linear, tolerance)
-    flat, unravel = ravel_pytree(stages)
-
-    def residual(flat: Array, step: RadauStep) -> Array:
-        x = unravel(flat)
-        forces, rates, own = jnp.split(step.residual(x), [len(step.v), len(step.v) + x.lam.shape[1]], axis=1)
-        return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, own, rates)])
-
-    _, tangent = eqx.filter_jvp(lambda s: residual(flat, s), (step,), (step_tangent,))
-    J, of_multipliers = jax.jacfwd(residual)(flat, step), jnp.tile(linear.shift, len(stages.lam))
-    factors = jax.scipy.linalg.lu_factor(J - jnp.diag(jnp.pad(of_multipliers, (flat.size - stages.lam.size, 0))))
-    x = jax.scipy.linalg.lu_solve(factors, tangent)
-    # One step of iterative refinement removes the effect of the shift.
-    x = x + jax.scipy.linalg.lu_solve(factors, tangent - J @ x)
-    return (stages, converged), (unravel(-x), None)

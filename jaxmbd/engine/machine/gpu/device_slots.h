@@ -22,3 +22,27 @@ INLINE void JOIN(admit, NAME)(JOIN(Slots, NAME) *s, const int lane, const int64_
 INLINE int64_t JOIN(engine, NAME)(const Call *c) { return STRAIGHT_LINE; }
 
 INLINE void JOIN(count, NAME)(const Call *c, const int64_t evaluations) {}
+
+/* No kernel has an implicit method. */
+#define IMPLICIT(m) 0
+#define SLOTS_IMPLICIT(m, k) 0
+
+typedef struct {
+  V *programs[IMPLICIT_PROGRAMS], *iterate, *derivative, *work, *dwork, *found, *dfound;
+} JOIN(Implicit, NAME);
+
+INLINE V JOIN(implicit_step, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V end, const V *y, V *f,
+                                   V *next, const int64_t *instances) { return 0; }
+
+INLINE void JOIN(tangent_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V h, V *dy,
+                                         const V *dt0, const V *dh, V *df, const int64_t *instances) {}
+
+INLINE void JOIN(pull_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V h, const V *fbar,
+                                      const V *nextbar, V *ybar, V *startbar, V *hbar, V *bars, const int64_t *instances) {}
+
+INLINE int64_t JOIN(room_of_implicit, NAME)(const Motion *m) { return 0; }
+
+INLINE JOIN(Implicit, NAME) JOIN(begin_implicit, NAME)(const Motion *m, V *iterate, V *room, const int64_t *instances) {
+  JOIN(Implicit, NAME) none = {{NULL}};
+  return none;
+}
