@@ -1,13 +1,14 @@
 """Sparse systems `A x = b`, real or complex, solved by `A = L U` in an order that is known from the sparsity alone.
 
-There is no pivoting for size: the order is that of a symmetric elimination of the pattern of `A + Aᵀ`, group after group
-of unknowns. For the matrices of implicit steps the speeds are one group, in which masses dominate as the step tends to
-zero, and the multipliers the next one, whose diagonal the elimination of the speeds fills. Everything is arithmetic on
-arrays of entries, so that in a program structural zeros cost nothing.
+There is no pivoting for size: the order is that of a symmetric elimination of the pattern of `A + Aᵀ`, group after
+group of unknowns. For the matrices of implicit steps the speeds are one group, in which masses dominate as the step
+tends to zero, and the multipliers the next one, whose diagonal the elimination of the speeds fills. Everything is
+arithmetic on arrays of entries, so that in a program structural zeros cost nothing.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -18,8 +19,8 @@ from jaxmbd.engine.program.symbolic_ldlt import pivot_levels
 
 
 class Structure:
-    """Which entries of a matrix `(n, n)` may differ from zero, `mask`, and the `sizes` of the groups of unknowns that are
-    eliminated one after the other."""
+    """Which entries of a matrix `(n, n)` may differ from zero, `mask`, and the `sizes` of the groups of unknowns that
+    are eliminated one after the other."""
 
     def __init__(self, mask: np.ndarray, sizes: Sequence[int]) -> None:
         self.mask, self.sizes = mask | mask.T | np.eye(len(mask), dtype=bool), tuple(sizes)
@@ -74,7 +75,7 @@ def symbolic_lu(structure: Structure) -> SymbolicLU:
     place = {pair: k for k, pair in enumerate(zip(rows.tolist(), columns.tolist(), strict=True))}
     adjacent = [set(np.flatnonzero(row).tolist()) - {k} for k, row in enumerate(structure.mask)]
     ends = np.cumsum([0, *structure.sizes]).tolist()
-    groups = [range(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    groups = [range(a, b) for a, b in pairwise(ends)]
     levels = tuple(_level(pivots, place) for pivots in pivot_levels(adjacent, groups))
     return SymbolicLU(levels, len(place), rows, columns)
 
@@ -100,7 +101,7 @@ def _level(pivots: Sequence[tuple[int, list[int]]], place: dict[tuple[int, int],
 
 
 class Complex(NamedTuple):
-    """Complex numbers by their real and imaginary parts, since programs have real numbers alone; None: they are real."""
+    """Complex numbers by their real and imaginary parts, since programs have real numbers alone; None for real ones."""
 
     re: Array
     im: Array | None = None

@@ -91,9 +91,8 @@ def _motion_steps(
     dtype, own, tolerance, implicit = y[0].dtype, len(y[2]) - len(settings.quadratures), None, None
     if settings.events:
         programs = event_programs(settings, equations, formulation, ts)
-        events = EventFunctions(
-            _heights, _effect, programs.layout(motion, motion + len(y[1]) - len(settings.quadratures))
-        )
+        logged = motion + len(y[1]) - len(settings.quadratures)  # of (q, v, v, z)
+        events = EventFunctions(_heights, _effect, programs.layout(motion, logged))
         y, gap = (*y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))), programs.rules.gap
     y = y if rows is None else (*y, rows.astype(dtype))
     if isinstance(solver, Radau):

@@ -107,7 +107,7 @@ class TracedFunction:
 
     @cached_property
     def structure(self) -> list[np.ndarray] | None:
-        """For each result a mask of the elements that may differ from zero; None if no program expresses the function."""
+        """For each result a mask of the elements that may differ from zero; None if a program cannot express it."""
         lowered = self._lowered()
         return None if lowered is None else [value_ids != ZERO for value_ids in lowered[1]]
 

@@ -90,8 +90,8 @@ def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int
 
 
 def pivot_levels(adjacent: list[set[int]], groups: Sequence[Iterable[int]]) -> list[list[tuple[int, list[int]]]]:
-    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph; those
-    of one group after those of the group before.
+    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph;
+    those of one group after those of the group before.
 
     A level takes pivots of up to twice the minimum degree. With the minimum degree alone, a chain would be eliminated
     from its two ends; with this rule the number of levels is the logarithm of the chain's length, for half again the

@@ -92,8 +92,9 @@ def explicit_steps(
 @sized_cache(MOTION_EQUATIONS_KEPT, lambda found: 1 if found is None else 1 + equations_in(found.rate.jaxpr))
 def _steps_of(
     rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
-    others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod, norm: bytes,
-    times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, events: EventFunctions | None,
+    others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod,
+    norm: bytes, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
+    events: EventFunctions | None,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -152,7 +153,8 @@ class ExplicitSteps(AbstractSteps):
 
     def __init__(
         self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod | ImplicitFunctions,
-        norm: np.ndarray, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None, memory: EventMemory,
+        norm: np.ndarray, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
+        memory: EventMemory,
     ) -> None:  # fmt: skip
         self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
         self.implicit = method if isinstance(method, ImplicitFunctions) else None
@@ -220,25 +222,22 @@ class ExplicitSteps(AbstractSteps):
         assert self.implicit is not None
         unknowns, n, h = self.implicit.unknowns, len(y), t1 - t0
         rests = h == 0
-        w = jnp.concatenate([y, jnp.where(rests, 1.0, h)[None], jnp.zeros(unknowns.count + unknowns.factors, y.dtype)])
-        put = lambda w, k, x: w.at[n + 1 + k : n + 1 + k + len(x)].set(x)  # noqa: E731
-        fixed = frozen((known, t0, w))
-        w = put(w, 0, self._evaluate("guess", *fixed))
-        w = put(w, unknowns.count, self._evaluate("linearize", *frozen((known, t0, w))))
+        start = jnp.append(y, jnp.where(rests, 1.0, h))
 
-        def improve(w: Array, *at: Any) -> Array:
-            return put(w, 0, self._evaluate("iterate", *at, w)[: unknowns.count])
+        def evaluate(name: str, at: tuple[Any, ...], *inner: Array) -> Array:
+            w = jnp.concatenate([at[2], *inner])
+            return self._evaluate(name, *at[:2], jnp.pad(w, (0, n + unknowns.work - len(w))))
 
-        start = frozen((known, t0, w))
-        w = put(
-            w,
-            0,
-            jax.lax.fori_loop(0, MOST_ITERATIONS, lambda _, w: improve(w, *start[:2]), start[2])[
-                n + 1 : n + 1 + unknowns.count
-            ],
-        )
-        w, _ = jax.lax.scan(lambda w, _: (improve(w, known, t0), None), w, None, length=_DERIVING)
-        found = self._evaluate("reach", known, t0, w)
+        def improve(U: Array, at: tuple[Any, ...]) -> Array:
+            return evaluate("iterate", at, U, factors)[: unknowns.count]
+
+        moving = known, t0, start
+        fixed = frozen(moving)
+        U = evaluate("guess", fixed)
+        factors = evaluate("linearize", fixed, U)
+        U = jax.lax.fori_loop(0, MOST_ITERATIONS, lambda _, U: improve(U, fixed), U)
+        U, _ = jax.lax.scan(lambda U, _: (improve(U, moving), None), U, None, length=_DERIVING)
+        found = evaluate("reach", moving, U, factors)
         slopes, end = jnp.split(found, [len(found) - n])
         slopes = jnp.where(rests, 0.0, slopes.reshape(-1, self.moving))
         return jnp.where(rests, y, end), {"slopes": slopes, "y0": y, "h": h}

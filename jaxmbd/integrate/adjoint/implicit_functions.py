@@ -1,13 +1,13 @@
 """Implicit methods of a motion that runs natively: the functions of a step, and the workspace that these work on.
 
-The time loop (`irk_steps.h`) keeps `w = [y, h, U, F]`: the state, the length of the step, the unknowns at its nodes, and
-the factored matrices of Newton's method. A step from the time `t` is
+The time loop (`irk_steps.h`) keeps `w = [y, h, U, F]`: the state, the length of the step, the unknowns at its nodes,
+and the factored matrices of Newton's method. A step from the time `t` is
 
     U = guess(t, w),   F = linearize(t, w),   U = iterate(t, w) until it changes no more,   (slopes, y₁) = reach(t, w)
 
-Its derivatives are those of the fixed point `U = Ψ(U, y, h, θ)` of the iteration, found by iterating its derivative with
-the same factors: `δU ← Ψ_U δU + Ψ_y δy + …`, and `λ ← Ψ_Uᵀ λ + Ū` for cotangents. They converge as the iteration itself,
-and no matrix of all stages is formed.
+Its derivatives are those of the fixed point `U = Ψ(U, y, h, θ)` of the iteration, found by iterating its derivative
+with the same factors: `δU ← Ψ_U δU + Ψ_y δy + …`, and `λ ← Ψ_Uᵀ λ + Ū` for cotangents. They converge as the iteration
+itself, and no matrix of all stages is formed.
 """
 
 import abc
@@ -23,7 +23,6 @@ from jaxmbd.engine.binding.tracing import TracedFunction, traced
 from jaxmbd.integrate.adjoint.step_programs import Tableau
 
 MOST_ITERATIONS = 12  # of Newton's method, as in `motion.h`
-SIZES = 3  # what an iteration gives beside the unknowns: their change, and what counts as converged and as stalled
 
 
 class Unknowns(NamedTuple):
@@ -50,8 +49,9 @@ class Unknowns(NamedTuple):
 
 
 class ImplicitFunctions(NamedTuple):
-    """The functions of a step, of `(given, static, t, w)`: `iterate` gives the unknowns and `SIZES` numbers, `reach` the
-    slopes of the method's `tableau`, two of them for the error and the dense output, and the state at the end."""
+    """The functions of a step, of `(given, static, t, w)`: `iterate` gives the unknowns, their change, and below which
+    that counts as converged and as stalled; `reach` the slopes of the method's `tableau`, two of them for the error and
+    the dense output, and the state at the end. `error_order`: of the error estimate."""
 
     guess: Callable[..., Array]
     linearize: Callable[..., Array]
@@ -74,8 +74,8 @@ class ImplicitMethod(abc.ABC):
     def functions(
         self, structure: Callable[[Callable[..., Array], Unknowns], list[np.ndarray] | None]
     ) -> ImplicitFunctions | None:
-        """The functions; `structure(function, unknowns)` tells which of a function's results may differ from zero, None if
-        no program expresses it."""
+        """The functions; `structure(function, unknowns)` tells which of a function's results may differ from zero, None
+        if no program expresses it."""
 
 
 def adjoint_of(iterate: TracedFunction, unknowns: Unknowns, states: int) -> TracedFunction:

@@ -1,4 +1,4 @@
-"""A step of a Radau method as functions of arrays, which the native time loop runs (`integrate.adjoint.implicit_functions`).
+"""A step of a Radau method as functions of arrays, which the native time loop runs (`implicit_functions.py`).
 
 The step before, from which the next one is guessed, is the last part of the state; it is constant in derivatives.
 """
@@ -34,7 +34,7 @@ from jaxmbd.numerics.sparse_lu import Complex, Structure
 class AtState(NamedTuple):
     """What a step needs of the motion at a state: the equations, the right-hand side `rates(t, (q, v, z))`, the parts
     `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them up to the last step,
-    which stay as they are; `settled(t, q)` gives the selected rows at the end of a step, which are the last of these."""
+    which stay as they are; `settled(t, q)` gives the selected rows at the end of a step, the last of these."""
 
     equations: Equations
     rates: Rates
@@ -92,7 +92,7 @@ class RadauInLoop(ImplicitMethod):
         return Unknowns(ends[-1], 0 if structure is None else self.stages * structure.entries, tuple(ends))
 
     def matrix(self, given: Any, static: Any, t: Array, w: Array) -> Array:
-        """The real and the imaginary part of a matrix of Newton's method, for its structure: one on top of the other."""
+        """The real and the imaginary part of a matrix of Newton's method, for its structure."""
         step, _, _, stages, _ = self._step(given, static, t, w, None)
         value = complex(tableau(self.stages).values[-1])
         matrix = linearized(step, stages).matrix(value if self.stages > 1 else value.real, step.h)

@@ -159,7 +159,8 @@ def _residual(
 
 
 class Middle(NamedTuple):
-    """The middle stage of a step: time, coordinates, speeds, accelerations, multipliers, states of parts, their rates."""
+    """The middle stage of a step: time, coordinates, speeds, accelerations, multipliers, states of parts and their
+    rates."""
 
     t: Scalar
     q: Float[Array, " nq"]
@@ -200,8 +201,8 @@ class Linearized(NamedTuple):
     shift: Float[Array, " m"]
 
     def matrix(self, value: complex | float, h: Scalar) -> Complex:
-        """The matrix for the eigenvalue `s = value / h`: rows of motion are divided by `s`, and multipliers are in terms
-        of `λ / s`, so that it stays regular as the step tends to zero."""
+        """The matrix for the eigenvalue `s = value / h`: rows of motion are divided by `s`, and multipliers are in
+        terms of `λ / s`, so that it stays regular as the step tends to zero."""
         d, m, inverse = len(self.E), len(self.shift), 1 / value
         parts = []
         for of in (np.real, np.imag)[: 1 if np.isreal(value) else 2]:
@@ -337,7 +338,7 @@ def _solve_stages_jvp(
     primals: tuple[RadauStep, StageValues, Factors, Scalar], tangents: tuple[RadauStep, *tuple[object, ...]],
     *, structure: Structure | None,
 ) -> tuple[tuple[StageValues, Array], tuple[StageValues, None]]:  # fmt: skip
-    """The derivative of the fixed point `x = Ψ(x, θ)` of the iteration: `(1 − Ψ_x) δx = Ψ_θ δθ`, solved by iteration."""
+    """The derivative of the fixed point `x = Ψ(x, θ)` of the iteration, `(1 − Ψ_x) δx = Ψ_θ δθ`, by iteration."""
     (step, guess, found, tolerance), (step_tangent, *_) = primals, tangents
     stages, converged = solve_stages(step, guess, found, tolerance, structure=structure)
     flat, unravel = ravel_pytree(stages)
