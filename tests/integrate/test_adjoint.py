@@ -14,7 +14,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
 from jaxmbd.engine import choice
-from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps, run_explicit
+from jaxmbd.integrate.adjoint.native_steps import native_steps, run_native
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
@@ -185,9 +185,9 @@ def test_a_sweep_that_is_no_program_runs_in_xla(monkeypatch: pytest.MonkeyPatch)
             return -jnp.interp(t, jnp.linspace(0.0, 1.0, len(table)), given[0]) * y
 
         y, ts = jnp.stack([x]), jnp.array([0.0, 1.0])
-        found = explicit_steps(rate, None, (table,), None, y, dfx.Heun(), np.ones(1), 2, 64)
+        found = native_steps(rate, None, (table,), None, y, dfx.Heun(), np.ones(1), 2, 64)
         assert found is not None
-        return run_explicit(*found, (y,), dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)[0].ys[1][0][0][0]  # pyright: ignore
+        return run_native(*found, (y,), dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)[0].ys[1][0][0][0]  # pyright: ignore
 
     table, factors = jnp.linspace(0.5, 1.0, 9), jnp.array([1.0, 2.0])
     expected = jax.jacfwd(end)(table, 1.0)

@@ -19,7 +19,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation import simulate
-from jaxmbd.integrate.adjoint import explicit_steps
+from jaxmbd.integrate.adjoint import native_steps
 from jaxmbd.integrate.formulations.formulation import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver
@@ -299,7 +299,7 @@ def test_steps_end_in_single_precision_too() -> None:
 def test_a_step_in_jax_ends_with_what_happens_after_it() -> None:
     """Derivatives of higher order are taken of such steps: the last component becomes the first one at the end."""
     y, length = jnp.array([1.0, 0.0, 7.0]), 0.1
-    found = explicit_steps.explicit_steps(
+    found = native_steps.native_steps(
         lambda speed, _, t, y: speed * jnp.stack([y[1], -y[0], 0.0 * t]), lambda speed, _, t, y: y[:1],
         jnp.asarray(2.0), None, y, dfx.Tsit5(), np.array([1.0, 1.0, 0.0]), 2, 64,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from jaxmbd.engine.machine.gpu import launcher, nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, RUN
 from jaxmbd.engine.store import artefacts
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
+from jaxmbd.integrate.adjoint import linear_sweeps, native_steps
 from tests.marks import slow_but
 from tests.stand_in_gpu import Gpu, StandIn
 
@@ -156,7 +156,7 @@ def test_tables_are_read_where_the_index_points(gpu: AnyGpu) -> None:
     tables = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)))
 
     def run(own: Any) -> Any:
-        method = explicit_steps.explicit_steps(
+        method = native_steps.native_steps(
             rate, None, (own, shared), None, y, mbd.RungeKutta4(), np.ones(2), len(ts), 100
         )
         assert method is not None

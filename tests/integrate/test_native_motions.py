@@ -17,7 +17,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
-from jaxmbd.integrate.adjoint import explicit_steps, step_programs
+from jaxmbd.integrate.adjoint import native_steps, step_programs
 from tests.marks import slow_but
 from tests.numeric import differences
 
@@ -250,12 +250,12 @@ def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
         return jnp.where(given[1] & (y[0] * y[1] > 0.35), -y[1:], y[1:])
 
     y, ts = [jnp.stack([x]), jnp.ones(1)], jnp.array([0.0, 4.0])
-    found = explicit_steps.explicit_steps(
+    found = native_steps.native_steps(
         rate, after or turned, (speed, is_walled), None, jnp.concatenate(y), dfx.Heun(), np.ones(2), 2, 64,
         condition=is_walled,
     )  # fmt: skip
     assert found is not None
-    run, _ = explicit_steps.run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
+    run, _ = native_steps.run_native(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
     return run.ys[1][0][0, 0]  # pyright: ignore
 
 
@@ -295,9 +295,9 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
         return jnp.stack([y[1], -9.81 / given[0] * jnp.sin(y[0]) + 0.1 * jnp.cos(t) - 0.1 * drag * y[1]])
 
     control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)
-    found = explicit_steps.explicit_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
+    found = native_steps.native_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
     assert found is not None
-    run, _ = explicit_steps.run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
+    run, _ = native_steps.run_native(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
     return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
 
 

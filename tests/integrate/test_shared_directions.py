@@ -11,7 +11,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.engine import choice
-from jaxmbd.integrate.adjoint import explicit_steps
+from jaxmbd.integrate.adjoint import native_steps
 
 
 def pendulum() -> pl.Mechanism:
@@ -43,9 +43,9 @@ def test_tangents_in_several_directions_share_a_motion(
     at = np.linspace(0.5, 2.0, motions), np.linspace(0.0, 40.0, motions), 0.7
     changes = rng.normal(size=directions), rng.normal(size=(directions, motions)), rng.normal(size=directions)
     asked: list[tuple[str, int]] = []
-    native = explicit_steps.ExplicitSteps.native
+    native = native_steps.NativeSteps.native
     monkeypatch.setattr(
-        explicit_steps.ExplicitSteps, "native",
+        native_steps.NativeSteps, "native",
         lambda *x, **settings: asked.append((x[1], settings.get("directions", 1))) or native(*x, **settings),
     )  # fmt: skip
     by_direction = jax.vmap(along, (None, (0, 0, 0)))

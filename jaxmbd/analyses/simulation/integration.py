@@ -31,7 +31,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated, start_of
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.explicit_steps import run_explicit
+from jaxmbd.integrate.adjoint.native_steps import run_native
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
@@ -115,7 +115,7 @@ def _with_events(
     """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
     native = steps_of(settings, switches, equations, formulation, y, ts)
     if not isinstance(native, choice.Hindrance):
-        run, log = run_explicit(*native, settings.controller, first, ts[0], ts[-1], ts)
+        run, log = run_native(*native, settings.controller, first, ts[0], ts[-1], ts)
         assert log is not None
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
@@ -139,7 +139,7 @@ def _solve(
     t = jnp.asarray(t0)
     native = steps_of(settings, switches, equations, formulation, y, ts, event)
     if not isinstance(native, choice.Hindrance):
-        run, _ = run_explicit(*native, settings.controller, first, t0, t1, ts)
+        run, _ = run_native(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
         ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows  # pyright: ignore
         return eqx.tree_at(lambda r: r.ys, run, forward_only(ys, _FORWARD_ONLY) if is_forward else ys)

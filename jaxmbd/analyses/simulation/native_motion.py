@@ -25,7 +25,7 @@ from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions
-from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps, explicit_steps
+from jaxmbd.integrate.adjoint.native_steps import NativeSteps, native_steps
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import exchanged_rows
 from jaxmbd.integrate.solvers.radau import Radau
@@ -45,7 +45,7 @@ def event_programs(
 def steps_of(
     settings: SettledIntegration, switches: SwitchingTimes | None, equations: Equations,
     formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None = None,
-) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
+) -> tuple[NativeSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The steps of a motion that the virtual machine can run as a whole, and its parameters; or what hinders that.
 
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
@@ -83,7 +83,7 @@ class _Fixed(NamedTuple):
 
 def _motion_steps(
     settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any
-) -> tuple[ExplicitSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
+) -> tuple[NativeSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
@@ -104,7 +104,7 @@ def _motion_steps(
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     given = _Given(equations, formulation, settings.events, gap, tolerance)
     fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None)
-    found = explicit_steps(
+    found = native_steps(
         _flat_rates, None if rows is None or implicit else _rows_after, given, fixed, jnp.concatenate(y),
         implicit or solver, norm, len(ts), settings.max_steps, settings.engine, condition=equations.redundant,
         events=events,

@@ -14,7 +14,7 @@ from jaxmbd.analyses.events.event import Event, checked_events
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_flags, check_instance, check_number, check_shape
 from jaxmbd.errors import MechanismError, check_known, is_one_of
-from jaxmbd.integrate.adjoint.explicit_steps import Engine
+from jaxmbd.integrate.adjoint.native_steps import Engine
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 Accuracy = Literal["standard", "high"]

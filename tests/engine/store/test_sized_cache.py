@@ -19,10 +19,10 @@ from jaxmbd.engine.binding import jax_binding, tracing
 from jaxmbd.engine.calls import calls, disk_cache
 from jaxmbd.engine.store.sized_cache import SizedCache
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.adjoint import explicit_steps
+from jaxmbd.integrate.adjoint import native_steps
 
 CACHES = (
-    disk_cache._first_calls, calls.traced, jax_binding._program_of, tracing._known, explicit_steps._steps_of,
+    disk_cache._first_calls, calls.traced, jax_binding._program_of, tracing._known, native_steps._steps_of,
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""Motions whose time loop runs in the virtual machine: a right-hand side that is a program, and an explicit method.
+"""Motions whose time loop runs in the virtual machine: their functions are programs.
 
-`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself (`run_explicit`) and the sweeps for its
-first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX
-over that chain.
+`NativeSteps` is the chain of accepted steps of such a motion, by an explicit method or an implicit one. The run itself
+(`run_native`) and the sweeps for its first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`);
+derivatives of higher order are sweeps of JAX over that chain.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -18,7 +18,6 @@ from jaxtyping import Array, PyTree
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import Types as ShapesAndTypes
-from jaxmbd.engine.binding.jax_binding import run_p
 from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
@@ -26,15 +25,15 @@ from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, 
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
-from jaxmbd.integrate.adjoint.event_functions import EventFunctions, EventMemory, event_of, moved, root_of
+from jaxmbd.integrate.adjoint.event_functions import EventFunctions, EventMemory, event_of
 from jaxmbd.integrate.adjoint.implicit_functions import (
-    MOST_ITERATIONS,
     ImplicitFunctions,
     ImplicitMethod,
     Unknowns,
     adjoint_of,
 )
 from jaxmbd.integrate.adjoint.linear_sweeps import solve
+from jaxmbd.integrate.adjoint.step_in_jax import StepInJAX
 from jaxmbd.integrate.adjoint.step_programs import DEGREE, Sweep, numbers_of, with_tangents
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
@@ -48,9 +47,7 @@ from jaxmbd.integrate.adjoint.steps import (
     Outputs,
 )
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
-from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
-
-_DERIVING = 12  # iterations that give the unknowns of an implicit step derivatives of higher order
+from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
@@ -61,11 +58,11 @@ _LENGTHS = ("counts[ACCEPTED]", "counts[SAVED]")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
 
 
-def explicit_steps(
+def native_steps(
     rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
     method: ExplicitMethod | ImplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto",
     rows: int = 1024, condition: Array | bool | None = None, events: EventFunctions | None = None,
-) -> tuple["ExplicitSteps", list[Array]] | None:  # fmt: skip
+) -> tuple["NativeSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program. The rate may be that of the first components of the state alone: the others are constant within a step, and
     are not saved.
@@ -95,7 +92,7 @@ def _steps_of(
     others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod,
     norm: bytes, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
     events: EventFunctions | None,
-) -> "ExplicitSteps | None":  # fmt: skip
+) -> "NativeSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
 
@@ -134,19 +131,20 @@ def _steps_of(
         functions["event"] = event_of(functions, memory)
     if implicit is not None:
         functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
-    steps = ExplicitSteps(
+    steps = NativeSteps(
         functions, used, implicit or method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
     )
     return None if None in steps.programs.values() else steps
 
 
 @freed_when_unused
-class ExplicitSteps(AbstractSteps):
-    """The steps of an explicit Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
+class NativeSteps(AbstractSteps):
+    """The steps of a Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
 
     The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
     named `rate`, and others of the same arguments: `after`, the last components of the state after each accepted step;
-    with events the `guard`, the `effect`, and both together, `event`. `used`: the indices of `θ` among all arrays;
+    with events the `guard`, the `effect`, and both together, `event`; those of an implicit method (`named`), and the
+    `adjoint` of its iteration. `used`: the indices of `θ` among all arrays;
     `norm (n,)`: the weights of the squared errors, 0 where an error is not controlled; `condition`: the index of the
     array that is false where `after` changes nothing; `memory`: of events.
     """
@@ -158,6 +156,7 @@ class ExplicitSteps(AbstractSteps):
     ) -> None:  # fmt: skip
         self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
         self.implicit = method if isinstance(method, ImplicitFunctions) else None
+        self.in_jax = StepInJAX(functions, method, memory)
         self.tableau = numbers_of(method) if self.implicit is None else self.implicit.tableau()
         self.rate, self.after = functions["rate"], functions.get("after")
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
@@ -174,28 +173,28 @@ class ExplicitSteps(AbstractSteps):
         self._time_at, self._state_at = len(known), len(known) + 1
         self._condition = -1 if condition is None else self.used.index(condition)
 
-    # --- one step, in JAX -----------------------------------------------------------------------------------
+    # --- the chain of steps, in JAX -------------------------------------------------------------------------
 
     def advance(
         self, known: Sequence[Array], value: Sequence[Array], ends: Sequence[Array], kind: Array | None
     ) -> tuple[list[Array], Dense]:
         t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
         if kind is None:
-            y, dense = self._step(known, value[0], t0, t1)
+            y, dense = self.in_jax.step(known, value[0], t0, t1)
             return [y], dense
         memory, dtype = self.memory, value[0].dtype
         room = jnp.asarray(memory.room, dtype)  # beyond the rows of the log; as a float, so that it is data of the step
 
         def step() -> tuple[Array, Dense]:
             start = value[0][memory.time]
-            y, dense = self._step(known, value[0], start, t1)
+            y, dense = self.in_jax.step(known, value[0], start, t1)
             entry = jnp.zeros(memory.entry, dtype)
             return y.at[memory.time].set(t1), {"step": dense, "start": start, "entry": entry, "row": room}
 
         def event() -> tuple[Array, Dense]:
             nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step)[1])
             before = value[0].at[memory.due].set(kind)
-            y, entry = jnp.split(self._after_event(known, before), [len(before)])
+            y, entry = jnp.split(self.in_jax.after_event(known, before), [len(before)])
             logged = y[memory.logged] > before[memory.logged]
             row = jnp.where(logged, jnp.minimum(before[memory.logged], room), room)
             return y, nothing | {"entry": entry, "row": row}
@@ -203,75 +202,9 @@ class ExplicitSteps(AbstractSteps):
         y, dense = jax.lax.cond(kind == NO_EVENT, step, event)
         return [y], dense
 
-    def _step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
-        """The state at the end of a step, and the data of its interpolation."""
-        if self.implicit is not None:
-            return self._implicit_step(known, y, t0, t1)
-        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, jnp.asarray(t), y))
-        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
-        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
-        if self.after is not None:
-            # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
-            last = self._evaluate("after", *frozen((known, t1, y)))
-            y = y.at[len(y) - len(last) :].set(last)
-        return y, dense
-
-    def _implicit_step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
-        """The same by an implicit method: the unknowns are found without derivatives, and repeating the iteration gives
-        them their derivatives, of any order, to the accuracy to which it converges."""
-        assert self.implicit is not None
-        unknowns, n, h = self.implicit.unknowns, len(y), t1 - t0
-        rests = h == 0
-        start = jnp.append(y, jnp.where(rests, 1.0, h))
-
-        def evaluate(name: str, at: tuple[Any, ...], *inner: Array) -> Array:
-            w = jnp.concatenate([at[2], *inner])
-            return self._evaluate(name, *at[:2], jnp.pad(w, (0, n + unknowns.work - len(w))))
-
-        def improve(U: Array, at: tuple[Any, ...]) -> Array:
-            return evaluate("iterate", at, U, factors)[: unknowns.count]
-
-        moving = known, t0, start
-        fixed = frozen(moving)
-        U = evaluate("guess", fixed)
-        factors = evaluate("linearize", fixed, U)
-        U = jax.lax.fori_loop(0, MOST_ITERATIONS, lambda _, U: improve(U, fixed), U)
-        U, _ = jax.lax.scan(lambda U, _: (improve(U, moving), None), U, None, length=_DERIVING)
-        found = evaluate("reach", moving, U, factors)
-        slopes, end = jnp.split(found, [len(found) - n])
-        slopes = jnp.where(rests, 0.0, slopes.reshape(-1, self.moving))
-        return jnp.where(rests, y, end), {"slopes": slopes, "y0": y, "h": h}
-
-    def _evaluate(self, name: str, known: Sequence[Array], t: Array, y: Array) -> Array:
-        (found,) = run_p.bind(*known, t, y, function=self.functions[name], batch=0)
-        return jnp.pad(found, (0, len(y) - len(found))) if name == "rate" else found
-
-    def _after_event(self, known: Sequence[Array], y: Array) -> Array:
-        """The state after an event and its entry in the log, with derivatives up to the third order: those of the way
-        to the root, whose length is zero, by two steps of Newton's method along the motion."""
-        memory, start = self.memory, y[self.memory.time]
-        change, end = jnp.zeros_like(start), y
-        for k in range(2):
-            end = y if k == 0 else self._flow(known, y, start, change)
-            change = change + root_of(self._evaluate("guard", known, start + change, end), end, memory)
-        return self._evaluate("effect", known, start + change, self._flow(known, y, start, change))
-
-    def _flow(self, known: Sequence[Array], y: Array, t: Array, h: Array) -> Array:
-        """The state after a short time `h`, by the classical method of Runge and Kutta."""
-        slope = lambda c, k: self._evaluate("rate", known, t + c * h, y + c * h * k)  # noqa: E731
-        k1 = slope(0.0, jnp.zeros_like(y))
-        k2 = slope(0.5, k1)
-        k3 = slope(0.5, k2)
-        return moved(y, h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(1.0, k3)), t + h, self.memory)
-
     def read(self, dense: Dense, ends: Sequence[Array], t: Sequence[Array]) -> list[Array]:
         start, step = (dense["start"], dense["step"]) if self.has_events else (ends[0], dense)
-        if self.implicit is not None:
-            h, slopes = step["h"], step["slopes"]
-            theta = (t[0] - start) / jnp.where(h == 0, 1.0, h)
-            weights = self.tableau.dense_output(h.dtype) @ theta ** jnp.arange(DEGREE, -1, -1)
-            return [step["y0"][: self.moving] + h * weights @ slopes]
-        return [unrolled(self.method).interpolation_cls(t0=start, t1=ends[1], **step).evaluate(t[0])[: self.moving]]
+        return [self.in_jax.read(step, start, ends[1], t[0])[: self.moving]]
 
     def entry(self, dense: Dense) -> list[Array]:
         return [dense["entry"]]
@@ -279,7 +212,7 @@ class ExplicitSteps(AbstractSteps):
     def row(self, dense: Dense) -> Array:
         return dense["row"].astype(int)
 
-    def in_both_modes(self) -> "ExplicitSteps":
+    def in_both_modes(self) -> "NativeSteps":
         return self
 
     def flat(self, outputs: Outputs) -> list[Array]:
@@ -383,10 +316,32 @@ class ExplicitSteps(AbstractSteps):
     def _record(self) -> tuple[str, ...]:
         return ("starts", "ends", *["kinds"] * self.has_events)
 
+    def _programs_of(
+        self, name: str, role: Role = SLOPE, derivative: Callable[[str], Sweep | None] | None = None
+    ) -> list[tuple[Sweep, Role]] | None:
+        """The programs of a run or a sweep in the order of `run_motion` (`vm.c`); None if one cannot be expressed."""
+        implicit, pulls, runs = self.implicit is not None, name == "cotangents", name == "solve"
+        events, main = self.has_events, "iterate" if self.implicit is not None else "rate"
+        wanted = {
+            (main, False): implicit or runs or pulls, (main, True): not runs, ("after", False): self.after is not None,
+            ("guard", False): events and runs, ("event", False): events and (runs or pulls),
+            ("event", True): events and not runs, ("guess", False): implicit, ("linearize", False): implicit,
+            ("reach", False): implicit, ("reach", True): implicit and not runs, ("adjoint", False): implicit and pulls,
+        }  # fmt: skip
+        found: list[tuple[Sweep, Role]] = []
+        for function, is_derivative in (program for program, is_there in wanted.items() if is_there):
+            sweep = derivative(function) if is_derivative and derivative else self.programs[function]
+            if sweep is None:
+                return None
+            sweep = sweep._replace(condition=self._condition) if function == "after" else sweep
+            found.append((sweep, role if is_derivative else SLOPE))
+        return found
+
     def _solve_call(self, adaptive: bool, force_dtmin: bool, recorded: bool) -> NativeCall:
         n = len(self.types)
-        sweeps = [(sweep, SLOPE) for sweep in self._found(*(name for name, _ in self._order("solve")))]
-        operands = [*self._operands_of(sweep for sweep, _ in sweeps), 0, *self._times, n, n + 1]
+        sweeps = self._programs_of("solve")
+        assert sweeps is not None
+        operands = [*self._operands_of(sweeps), 0, *self._times, n, n + 1]
         record = [*self._record, "checkpoints"] if recorded else []
         arrays = [*_START, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
         flags = adaptive, force_dtmin, 1, 0
@@ -396,71 +351,39 @@ class ExplicitSteps(AbstractSteps):
         n, dtype = len(self.types), self.types[0].dtype
         known, timed = self._parts_of(moving)
         timed = timed or self.has_events  # steps after an event start where that moves to
-        with_tangents = {name: self.tangent_sweep(known, timed, directions, name) for name in self._differentiated}
-        if self.has_events:
-            with_tangents["event"] = self.tangent_sweep(known, True, directions, "event")
+        sweeps = self._programs_of("tangents", TANGENT, lambda name: self.tangent_sweep(known, timed, directions, name))
+        if sweeps is None:
+            return None
         at, several = {k: first + i for i, k in enumerate(moving)}, (directions,) if directions > 1 else ()
         zero = [np.zeros((*several, *x.shape), x.dtype) for x in self.types]
         theta = [*self._theta, *(at[k + 1] for k in known)]
-        programs: list[tuple[Sweep, Role]] = []
         operands: list[int | np.ndarray] = []
-        for name, is_derived in self._order("tangents"):
-            sweep = with_tangents[name] if is_derived else next(iter(self._found(name)), None)
-            if sweep is None:
-                return None
-            programs.append((sweep, TANGENT if is_derived else SLOPE))
-            operands += [*(theta if is_derived else self._theta), *sweep.tables(dtype)]
+        for sweep, role in sweeps:
+            operands += [*(theta if role is TANGENT else self._theta), *sweep.tables(dtype)]
         schedule = len(self._record) + len(_LENGTHS)
         operands += [0, *self._times, *range(n, n + schedule), *([at[0]] if 0 in at else [])]
         operands += [at.get(k, zero[k]) for k in self._times] if timed else []
         arrays = [*_START, *self._record, *_LENGTHS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED]
         arrays += ["log"] * self.has_events
         flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
-        return self._call("tangents", programs, flags, operands, results, arrays, directions=directions)
+        return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
 
     def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
         n = len(self.types)
         known, timed = self._parts_of(wanted)
         timed = timed or self.has_events
-        pulls = {name: self.cotangent_sweep(known, timed, name) for name in self._differentiated}
-        if self.has_events:
-            pulls["event"] = self.cotangent_sweep(known, True, "event")
-        programs: list[tuple[Sweep, Role]] = []
-        for name, is_derived in self._order("cotangents"):
-            sweep = pulls[name] if is_derived else next(iter(self._found(name)), None)
-            if sweep is None:
-                return None
-            programs.append((sweep, PULL if is_derived else SLOPE))
-        operands = [*self._operands_of(sweep for sweep, _ in programs)]
+        sweeps = self._programs_of("cotangents", PULL, lambda name: self.cotangent_sweep(known, timed, name))
+        if sweeps is None:
+            return None
+        operands = self._operands_of(sweeps)
         schedule = len(self._record) + len(_LENGTHS)
         operands += [*self._times, *range(n, n + schedule + 1 + len(self.outputs))]
         order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
         arrays = [*_START[1:], *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
         arrays += [*("" for _ in known), "y_end", *([f"pull.{name}" for name in _TIMES] if timed else [])]
         results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
-        call = self._call("cotangents", programs, flags, operands, results, arrays)
+        call = self._call("cotangents", sweeps, flags, operands, results, arrays)
         return call._replace(order=[order.index(k) for k in wanted])
-
-    @property
-    def _differentiated(self) -> tuple[str, ...]:
-        """The functions with derivatives in a step."""
-        return ("rate",) if self.implicit is None else ("iterate", "reach")
-
-    def _order(self, name: str) -> list[tuple[str, bool]]:
-        """The programs of a run or a sweep in the order of `run_motion` (`vm.c`): their functions, and whether they are
-        derivatives."""
-        of_events = {"solve": [("guard", False), ("event", False)], "tangents": [("event", True)],
-                     "cotangents": [("event", False), ("event", True)]}[name]  # fmt: skip
-        after = [("after", False)] * (self.after is not None)
-        outer = [*after, *(of_events if self.has_events else [])]
-        if self.implicit is None:
-            return [*{"solve": [("rate", False)], "tangents": [("rate", True)],
-                      "cotangents": [("rate", False), ("rate", True)]}[name], *outer]  # fmt: skip
-        inner = [(each, False) for each in ("guess", "linearize", "reach")]
-        if name == "solve":
-            return [("iterate", False), *outer, *inner]
-        adjoint = [("adjoint", False)] * (name == "cotangents")
-        return [("iterate", False), ("iterate", True), *outer, *inner, ("reach", True), *adjoint]
 
     @property
     def _theta(self) -> range:
@@ -476,18 +399,9 @@ class ExplicitSteps(AbstractSteps):
         """Which of the parameters are among some inputs, and whether times are."""
         return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
 
-    def _found(self, *names: str) -> list[Sweep]:
-        """Those of the named programs that there are."""
-        found = [(name, self.programs.get(name)) for name in names]
-        return [
-            sweep._replace(condition=self._condition) if name == "after" else sweep
-            for name, sweep in found
-            if sweep is not None
-        ]
-
-    def _operands_of(self, sweeps: Iterable[Sweep]) -> list[int | np.ndarray]:
+    def _operands_of(self, sweeps: Iterable[tuple[Sweep, Role]]) -> list[int | np.ndarray]:
         """The operands of programs."""
-        return [x for sweep in sweeps for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
+        return [x for sweep, _ in sweeps for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
         self, name: str, sweeps: Sequence[tuple[Sweep, Role]], flags: Sequence[int],
@@ -527,8 +441,8 @@ class ExplicitSteps(AbstractSteps):
         return [*self.outputs, scalar, *[number] * 6, *record]
 
 
-def run_explicit(
-    steps: ExplicitSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
+def run_native(
+    steps: NativeSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
     first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
 ) -> tuple[dfx.Solution, Array | None]:  # fmt: skip
     """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged."""
