@@ -2,51 +2,28 @@
 
 `jaxtyping.install_import_hook` would check every function, also those that say nothing of arrays, and would make its
 checks of a function defined inside of another anew each time that one is called: a seventh of what tests of gradients
-took. Here functions of a module and methods are checked whose annotations name an array, and the fields of classes;
-each argument once, where `jaxtyped(function, typechecker=beartype)` checks them before and after the call.
+took. Here functions of a module and methods are checked whose annotations name an array, and the fields of classes.
 """
 
 import ast
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
-from functools import wraps
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any, get_args
 
 import jax
-from beartype import BeartypeConf, beartype
-from jaxtyping import AbstractArray, TypeCheckError, config, jaxtyped
+from beartype import beartype
+from jaxtyping import AbstractArray, jaxtyped
 
 MARK = "_shapes_are_checked"
 
 
-_with_types = beartype(conf=BeartypeConf(violation_type=TypeCheckError))
-
-
 def _checked(thing: Any) -> Any:
     """A class, or a function of a module or class, with its checks."""
-    if isinstance(thing, type):
-        if is_dataclass(thing) and "__init__" in vars(thing):
-            thing.__init__ = _with_shapes(thing.__init__)
-        return thing
-    return _with_shapes(thing) if any(map(_is_array, thing.__annotations__.values())) else thing
-
-
-def _with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose sizes of the same name are the same in one call."""
-    checked = _with_types(function)
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if config.jaxtyping_disable:
-            return function(*args, **kwargs)
-        with jaxtyped("context"):
-            return checked(*args, **kwargs)
-
-    return call
+    hints = getattr(thing, "__annotations__", {}).values()
+    return jaxtyped(thing, typechecker=beartype) if isinstance(thing, type) or any(map(_is_array, hints)) else thing
 
 
 def _is_array(hint: Any) -> bool:
