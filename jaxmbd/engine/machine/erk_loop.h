@@ -45,9 +45,9 @@ static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, cons
 
 /* With events (`erk_events.h`): `due`, 1 if one is to happen; `fresh`, 1 if the heights at the start of the step are not
    known; `aimed`, the event to whose root the step is taken again, for the `tries`th time, not beyond `latest`; `resumed`, the
-   length of the first step after an event. */
+   length of the first step after an event. `longest`: of the steps for which Newton's method is expected to converge. */
 typedef struct {
-  T t0, t1, t1_floor, tprev, tnext, latest, resumed;
+  T t0, t1, t1_floor, tprev, tnext, latest, resumed, longest;
   T inverse[2]; /* the inverse scaled errors of the last two accepted steps */
   int64_t next, planned, base, aimed, tries;
   int active, at_dtmin, due, fresh;
@@ -73,7 +73,7 @@ static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const i
     h = h > k[DTMIN] ? h : k[DTMIN];
   }
   JOIN(plan, NAME)(a, m, h);
-  a->resumed = h, a->aimed = -1, a->due = a->fresh = EVENTS(m) > 0;
+  a->resumed = h, a->longest = INFINITY, a->aimed = -1, a->due = a->fresh = EVENTS(m) > 0;
   a->active = a->tprev < a->t1;
 }
 
@@ -97,6 +97,11 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
     const T least = keep ? 1 : k[FACTORMIN], most = keep ? k[FACTORMAX] : k[SAFETY];
     factor = !(factor > least) ? least : factor > most ? most : factor;
     T dt = h * factor;
+    /* Otherwise each accurate step would be followed by one that is too long for Newton's method, which fails again. */
+    if (IMPLICIT(m)) {
+      a->longest = isinf(error) ? (T)0.8 * h : (T)1.03 * a->longest;
+      if (dt > a->longest) dt = a->longest;
+    }
     if (inverse == 0 || isinf(inverse)) inverse = 1;
     if (dt > k[DTMAX]) dt = k[DTMAX];
     if (k[DTMIN] > 0) {
