@@ -1,9 +1,9 @@
 """Sparse systems `A x = b`, real or complex, solved by `A = L U` in an order that is known from the sparsity alone.
 
 There is no pivoting for size: the order is that of a symmetric elimination of the pattern of `A + Aᵀ`, group after
-group of unknowns. For the matrices of implicit steps the speeds are one group, in which masses dominate as the step
-tends to zero, and the multipliers the next one, whose diagonal the elimination of the speeds fills. Everything is
-arithmetic on arrays of entries, so that in a program structural zeros cost nothing.
+group of unknowns: one of a group comes after those of the groups before in its own row. For the matrices of implicit
+steps the speeds are one group, in which masses dominate as the step tends to zero, and the multipliers the next one,
+whose diagonal the elimination of the speeds fills. Everything is arithmetic on arrays of entries, so that in a program structural zeros cost nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from jaxmbd.engine.program.symbolic_ldlt import pivot_levels
 
 class Structure:
     """Which entries of a matrix `(n, n)` may differ from zero, `mask`, and the `sizes` of the groups of unknowns that
-    are eliminated one after the other."""
+    are eliminated after one another."""
 
     def __init__(self, mask: np.ndarray, sizes: Sequence[int]) -> None:
         self.mask, self.sizes = mask | mask.T | np.eye(len(mask), dtype=bool), tuple(sizes)
@@ -77,7 +77,7 @@ def symbolic_lu(structure: Structure) -> SymbolicLU:
     ends = np.cumsum([0, *structure.sizes]).tolist()
     groups = [range(a, b) for a, b in pairwise(ends)]
     levels = tuple(_level(pivots, place) for pivots in pivot_levels(adjacent, groups))
-    return SymbolicLU(levels, len(place), rows, columns)
+    return SymbolicLU(levels, len(place), rows.astype(np.int32), columns.astype(np.int32))
 
 
 def _level(pivots: Sequence[tuple[int, list[int]]], place: dict[tuple[int, int], int]) -> Level:
@@ -97,7 +97,7 @@ def _level(pivots: Sequence[tuple[int, list[int]]], place: dict[tuple[int, int],
         [number[j, p] for _, j, p in updates],
         [place.setdefault((i, j), len(place)) for i, j, _ in updates],
     )
-    return Level(*(np.array(x, int) for x in indices))
+    return Level(*(np.array(x, np.int32) for x in indices))
 
 
 class Complex(NamedTuple):

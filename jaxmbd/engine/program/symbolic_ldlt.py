@@ -90,28 +90,31 @@ def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int
 
 
 def pivot_levels(adjacent: list[set[int]], groups: Sequence[Iterable[int]]) -> list[list[tuple[int, list[int]]]]:
-    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph;
-    those of one group after those of the group before.
+    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph. One
+    of a group comes after those that are adjacent to it from the start and belong to a group before.
 
     A level takes pivots of up to twice the minimum degree. With the minimum degree alone, a chain would be eliminated
     from its two ends; with this rule the number of levels is the logarithm of the chain's length, for half again the
     work.
     """
     adjacent, levels = [set(neighbours) for neighbours in adjacent], []
-    for remaining in map(set, groups):
-        while remaining:
-            order = sorted(remaining, key=lambda i: (len(adjacent[i]), i))
-            min_degree, blocked, level = len(adjacent[order[0]]), set(), []
-            for i in order:
-                if len(adjacent[i]) > max(2 * min_degree, 1):
-                    break
-                if i not in blocked:
-                    level.append((i, sorted(adjacent[i])))
-                    blocked |= adjacent[i]
-            for i, neighbours in level:
-                remaining.discard(i)
-                for j in neighbours:
-                    adjacent[j].discard(i)
-                    adjacent[j].update(k for k in neighbours if k != j)
-            levels.append(level)
+    group = {i: k for k, members in enumerate(groups) for i in members}
+    awaited = {i: {j for j in adjacent[i] if group[j] < group[i]} for i in group}
+    remaining = set(group)
+    while remaining:
+        order = sorted((i for i in remaining if not awaited[i]), key=lambda i: (len(adjacent[i]), i))
+        min_degree, blocked, level = len(adjacent[order[0]]), set(), []
+        for i in order:
+            if len(adjacent[i]) > max(2 * min_degree, 1):
+                break
+            if i not in blocked:
+                level.append((i, sorted(adjacent[i])))
+                blocked |= adjacent[i]
+        for i, neighbours in level:
+            remaining.discard(i)
+            for j in neighbours:
+                adjacent[j].discard(i)
+                awaited[j].discard(i)
+                adjacent[j].update(k for k in neighbours if k != j)
+        levels.append(level)
     return levels

@@ -17,7 +17,6 @@ from jaxmbd.engine.binding.jax_binding import run_p
 from jaxmbd.engine.binding.tracing import TracedFunction
 from jaxmbd.integrate.adjoint.event_functions import EventMemory, moved, root_of
 from jaxmbd.integrate.adjoint.implicit_functions import MOST_ITERATIONS, ImplicitFunctions
-from jaxmbd.integrate.adjoint.step_programs import DEGREE
 from jaxmbd.integrate.adjoint.steps import Dense
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
@@ -50,7 +49,7 @@ class StepInJAX(NamedTuple):
             return unrolled(self.method).interpolation_cls(t0=t0, t1=t1, **dense).evaluate(t)
         h, slopes = dense["h"], dense["slopes"]
         theta = (t - t0) / jnp.where(h == 0, 1.0, h)
-        weights = self.method.tableau().dense_output(h.dtype) @ theta ** jnp.arange(DEGREE, -1, -1)
+        weights = jnp.polyval(self.method.tableau().dense_output(h.dtype).T, theta)
         return dense["y0"][: slopes.shape[1]] + h * weights @ slopes
 
     def after_event(self, known: Sequence[Array], y: Array) -> Array:

@@ -33,8 +33,9 @@ from jaxmbd.numerics.sparse_lu import Complex, Structure
 
 class AtState(NamedTuple):
     """What a step needs of the motion at a state: the equations, the right-hand side `rates(t, (q, v, z))`, the parts
-    `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them up to the last step,
-    which stay as they are; `settled(t, q)` gives the selected rows at the end of a step, the last of these."""
+    `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them: what stays as it is in
+    a step, then the selected rows, if there are any, which `settled(t, q)` gives for the next step, and the step before.
+    """
 
     equations: Equations
     rates: Rates
@@ -104,11 +105,10 @@ class RadauInLoop(ImplicitMethod):
         """The step that a workspace describes: with the state, the step before, the unknowns and the factors."""
         unknowns = self.unknowns(structure)
         y, h, U, F, _ = unknowns.split(w, self.before + self.last)
-        y, last = jnp.split(y, [self.before])
         at, (_, v, z, _) = self.at(given, static, y), self.sizes
         q, speeds, integrated = at.motion
         step = RadauStep(at.equations, t, h, q, speeds, integrated[:z] if z else None, self.stages)
-        h, a, zdot, lam = jnp.split(frozen(last), np.cumsum([1, self.stages * v, self.stages * z]).tolist())
+        h, a, zdot, lam = jnp.split(frozen(at.constant[-1]), np.cumsum([1, self.stages * v, self.stages * z]).tolist())
         rows = lambda x: x.reshape(self.stages, -1)  # noqa: E731
         before = LastStep(h[0], rows(a), rows(zdot) if z else None, lam)
         parts = [rows(x) if x.size else jnp.zeros((self.stages, 0), x.dtype) for x in jnp.split(U, unknowns.ends[:-1])]
@@ -151,7 +151,7 @@ def _reach(method: RadauInLoop, structure: Structure, given: Any, static: Any, t
     weights = step.as_array(step.tableau.matrix[-1])
     projection = (y - start) / step.h - weights @ slopes
     rows = [slopes, more[None] / step.h, projection[None]]
-    constant = list(at.constant)
+    *constant, _ = at.constant
     if at.settled is not None:
         constant[-1] = frozen(at.settled(*frozen((t + step.h, end.y[0]))))
     last = end.last
