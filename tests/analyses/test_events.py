@@ -461,6 +461,8 @@ def test_other_formulations_and_latches() -> None:
     latch = mbd.Event("catch", "ball.y", below=0.2, then=mbd.Latch())
     with pytest.raises(mbd.MechanismError, match="Latch cannot be used with CoordinatePartitioning"):
         drop(latch, formulation=mbd.CoordinatePartitioning())
+    with pytest.raises(mbd.MechanismError, match="Event 'catch': Latch holds a coordinate only with explicit methods"):
+        drop(latch, solver="stiff")
 
 
 def test_an_event_at_a_time() -> None:

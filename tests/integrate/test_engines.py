@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.analyses.simulation import integration
+from jaxmbd.analyses.simulation import native_motion
 from jaxmbd.engine import choice
 from tests.marks import in_both_coordinates
 
@@ -70,7 +70,7 @@ def test_the_classical_method_is_that_of_diffraxs_loop() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"solver": "stiff"}, "whose solver is no explicit Runge-Kutta method (Radau)"),
+        ({"solver": dfx.ImplicitEuler()}, "whose solver is neither an explicit Runge-Kutta method nor Radau (ImplicitEuler)"),
         (
             {"formulation": mbd.CoordinatePartitioning()},
             "whose formulation changes the state after each step (CoordinatePartitioning)",
@@ -120,7 +120,7 @@ def test_what_is_no_program_is_said_and_a_machine_that_is_missing(monkeypatch: p
         "diffrax",
         "diffrax's loop runs a motion whose right-hand side is no program",
     )
-    monkeypatch.setattr(integration, "vm", lambda: None)
+    monkeypatch.setattr(native_motion, "vm", lambda: None)
     state = mbd.assemble(pendulum(), {"O.angle": 0.7})
     alone = mbd.simulate(pendulum(), state, [0.0, 0.1], max_steps=777)  # which nothing else has compiled
     assert alone.engine_reason.endswith("without the virtual machine, which needs a C compiler once")

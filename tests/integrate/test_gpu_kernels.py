@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.simulation import integration
+from jaxmbd.analyses.simulation import native_motion
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.gpu import launcher, nvrtc
 from jaxmbd.engine.machine.gpu.erk_kernel import HEADERS, RUN
@@ -116,7 +116,7 @@ def test_a_lane_that_fails_says_so_for_itself(gpu: AnyGpu) -> None:
 
 
 def test_a_motion_too_large_for_the_compiler_is_left_to_xla(gpu: AnyGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration, "default_platform", lambda: "gpu")
+    monkeypatch.setattr(native_motion, "default_platform", lambda: "gpu")
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
 
     def engine(max_steps: int, **settings: Any) -> str:

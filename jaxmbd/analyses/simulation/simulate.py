@@ -13,7 +13,7 @@ from jaxmbd.analyses.assembly.assembly_errors import open_rows
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_assembled, check_times
 from jaxmbd.analyses.events.changes import check_changes
-from jaxmbd.analyses.events.event import check_events
+from jaxmbd.analyses.events.event import Event, Latch, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.integration import integrate
@@ -31,8 +31,14 @@ from jaxmbd.arrays import frozen, is_concrete, is_known
 from jaxmbd.checks import check_flags, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Augmented,
+    Stabilized,
+)
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
+from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
@@ -97,6 +103,7 @@ def simulate(
     formulation = Stabilized() if chosen.formulation is None else chosen.formulation
     steps = stepping(chosen, ts, unit_of_length(mechanism))
     switching = None if chosen.switching_times is None else chosen.switching_times.astype(ts.dtype)
+    _check_implicit(steps[0], formulation, chosen.events)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, chosen, steps)
     if known:
@@ -131,6 +138,21 @@ def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, sta
         return
     C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
+
+
+def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation, events: Iterable[Event]) -> None:
+    """Raise if Radau, which solves the equations with their constraints itself, would leave something out that is part
+    of a formulation's right-hand side."""
+    if not isinstance(solver, Radau):
+        return
+    other = "Choose an explicit method, such as the default: leave solver out."
+    for event in events:
+        if isinstance(event.then, Latch):
+            raise MechanismError(f"Event {event.name!r}: Latch holds a coordinate only with explicit methods. {other}")
+    if not isinstance(formulation, Augmented | Stabilized | AbstractProjectedFormulation):
+        raise MechanismError(
+            f"Radau solves the constraints itself, without the right-hand side of {type(formulation).__name__}. {other}"
+        )
 
 
 def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:

@@ -253,9 +253,9 @@ FIRST = """
 import json, jax
 jax.config.update("jax_enable_x64", True)
 import jaxmbd as mbd
-from jaxmbd.analyses.simulation import integration as _integration
-made, runs, rates = mbd.examples.get("four-bars"), [], _integration._rates
-_integration._rates = lambda *x: (runs.append(1), rates(*x))[1]
+from jaxmbd.analyses.simulation import native_motion as _motion
+made, runs, rates = mbd.examples.get("four-bars"), [], _motion.rates
+_motion.rates = lambda *x: (runs.append(1), rates(*x))[1]
 found = mbd.simulate(made.mechanism, made.state(), [0.0, 0.1])
 print(json.dumps([len(runs), found.q.tolist(), str(found.result)]))
 """
