@@ -3,7 +3,8 @@
 There is no pivoting for size: the order is that of a symmetric elimination of the pattern of `A + Aᵀ`, group after
 group of unknowns: one of a group comes after those of the groups before in its own row. For the matrices of implicit
 steps the speeds are one group, in which masses dominate as the step tends to zero, and the multipliers the next one,
-whose diagonal the elimination of the speeds fills. Everything is arithmetic on arrays of entries, so that in a program structural zeros cost nothing.
+whose diagonal the elimination of the speeds fills. Everything is arithmetic on arrays of entries, so that in a program
+structural zeros cost nothing.
 """
 
 from collections.abc import Callable, Sequence

@@ -91,7 +91,7 @@ def test_steps_are_those_of_diffraxs_loop() -> None:
 
 @pytest.mark.slow
 def test_an_event_of_a_stiff_motion_and_its_time() -> None:
-    """The body is stopped where it has gone half of its way; its time moves with the stiffness as the exact one does."""
+    """The body is stopped where it has gone half of its way, at a time that moves with the stiffness as it should."""
     start, half = on_rail().state(), 1.0 + 0.15
     stop = mbd.Event("half", "body.x", below=half, then=mbd.Stop())
 

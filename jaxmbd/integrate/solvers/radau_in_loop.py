@@ -33,8 +33,8 @@ from jaxmbd.numerics.sparse_lu import Complex, Structure
 
 class AtState(NamedTuple):
     """What a step needs of the motion at a state: the equations, the right-hand side `rates(t, (q, v, z))`, the parts
-    `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them: what stays as it is in
-    a step, then the selected rows, if there are any, which `settled(t, q)` gives for the next step, and the step before.
+    `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them: what stays as it is,
+    then the selected rows, if there are any, which `settled(t, q)` gives for the next step, and the step before.
     """
 
     equations: Equations

@@ -231,7 +231,7 @@ def linearized(step: RadauStep, stages: StageValues) -> Linearized:
     largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
     shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
     own = jnp.zeros((len(along), 0), along.dtype) if by_state is None else by_state
-    E = jnp.zeros((nz + nv, nz + nv), along.dtype).at[:nz, :nz].set(jnp.eye(nz, dtype=along.dtype)).at[nz:, nz:].set(at.inertia.matrix())
+    E = jnp.eye(nz + nv, dtype=along.dtype).at[nz:, nz:].set(at.inertia.matrix())
     by_motion = jnp.concatenate([own, by_speed], axis=1)
     return Linearized(E, by_motion, jnp.concatenate([jnp.zeros_like(own), along], axis=1), shift)
 
