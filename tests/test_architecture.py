@@ -83,7 +83,7 @@ DOORS = {
     "model": ("binding.lookups", "binding.tracing"),  # tables of time
     "user_functions": ("calls.user_calls",),
     "state.result_codes": ("calls.cached_function", "binding.mesh", "machine.build_vm"),  # errors at run time
-    "analyses.simulation.integration": ("machine.build_vm", "machine.gpu"),  # what of the engines is there
+    "analyses.simulation.native_motion": ("machine.build_vm", "machine.gpu"),  # what of the engines is there
     "analyses.events.event_rules": ("binding.tracing",),  # what a quantity depends on
     "identification": ("calls.identity", "calls.disk_cache"),
     "sweeps": ("calls.identity", "calls.disk_cache"),

@@ -70,6 +70,7 @@ class Hindrance(Enum):
     NONE = ""
     ASKED = "for which engine='diffrax' was asked"
     EVENTS = "with events, on a GPU"
+    IMPLICIT = "by Radau, on a GPU"
     SWITCHING = "with switching times, of a Table or Piecewise or given"
     PROJECTION = "whose formulation changes the state after each step"
     PROGRESS = "with a progress bar"

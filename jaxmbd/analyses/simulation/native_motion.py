@@ -26,10 +26,10 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions
 from jaxmbd.integrate.adjoint.native_steps import NativeSteps, native_steps
+from jaxmbd.integrate.adjoint.radau_in_loop import AtState, RadauInLoop
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import exchanged_rows
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.radau_in_loop import AtState, RadauInLoop
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
 from jaxmbd.state.output_channels import Snapshot, channel_values
@@ -131,13 +131,14 @@ def _hindrance(
     holds = {
         kind.ASKED: (settings.engine == "diffrax", ""),
         kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
+        kind.IMPLICIT: (isinstance(solver, Radau) and platform == "gpu", ""),
         kind.SWITCHING: (switches is not None, ""),
         kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
         kind.PLATFORM: (not has_loop, platform.upper()),
         kind.MACHINE: (vm() is None, ""),
         kind.ADJOINT: (not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode), name(adjoint)),
-        kind.SOLVER: (not (is_explicit(solver) or (isinstance(solver, Radau) and platform == "cpu")), name(solver)),
+        kind.SOLVER: (not (is_explicit(solver) or isinstance(solver, Radau)), name(solver)),
         kind.CONTROLLER: (not (controlled or type(control) is dfx.ConstantStepSize), name(control)),
     }
     return next(((found, which) for found, (does, which) in holds.items() if does), (kind.NONE, ""))

@@ -286,9 +286,9 @@ def newton_change(
         b = b[:d].scaled(1 / value, step.h).joined(b[d:])
         x = _solved(found[k], b, structure)
         x = x[:d].joined(x[d:].scaled(value, 1 / step.h))
-        total = total + step.as_array(right.real)[:, None] * x.re[None]
-        if x.im is not None:  # the conjugate eigenvalue gives the conjugate, so that one system serves each pair
-            total = total + step.as_array(right.real)[:, None] * x.re[None]
+        # The conjugate eigenvalue gives the conjugate, so that one system serves each pair.
+        total = total + step.as_array(right.real * (1 if x.im is None else 2))[:, None] * x.re[None]
+        if x.im is not None:
             total = total - step.as_array(2 * right.imag)[:, None] * x.im[None]
     of_z, of_v, of_lam = jnp.split(total, [d - nv, d], axis=1)
     return StageValues(jnp.zeros((len(total), len(step.q)), total.dtype), of_v, of_z, of_lam)
