@@ -245,5 +245,5 @@ def test_who_runs_it_is_said() -> None:
     """In segments only what the loop cannot run; the reason is that, not the event."""
     event = [mbd.Event("up", "O.angle", above=0.5, then=mbd.LogOnly())]
     assert logged(event).engine == "interpreter"
-    with pytest.raises(mbd.MechanismError, match="engine='native' cannot run a motion whose solver is no explicit"):
-        logged(event, solver="stiff", engine="native")
+    with pytest.raises(mbd.MechanismError, match="engine='native' cannot run a motion whose solver is neither"):
+        logged(event, solver=dfx.Kvaerno3(), engine="native")

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.analyses.simulation.integration import _rates
+from jaxmbd.analyses.simulation.native_motion import rates
 from jaxmbd.engine import is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.solvers.switching import smallest_gap, switches_of, with_jumps_apart
@@ -121,7 +121,7 @@ def test_functions_of_time_are_parts_of_the_program() -> None:
     mechanism = many_torques(PARAMETERS, "absolute")
     state = at_rest(mechanism)
     given = Equations(mechanism, False), mbd.Stabilized(), (), state.t, state.q, state.v, state.z
-    assert is_program(_rates, *given, forward=False)
+    assert is_program(rates, *given, forward=False)
 
 
 @pytest.mark.slow
