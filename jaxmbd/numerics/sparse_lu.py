@@ -119,7 +119,7 @@ class Complex(NamedTuple):
     @classmethod
     def of(cls, numbers: np.ndarray, kind: complex | float, dtype: np.dtype) -> "Complex":
         """Coefficients in some precision, real ones if `kind` is real."""
-        parts = (numbers.real,) if isinstance(kind, float) else (numbers.real, numbers.imag)
+        parts = [of(numbers) for of in ((np.real,) if isinstance(kind, float) else (np.real, np.imag))]
         return cls(*(jnp.asarray(x, dtype) for x in parts))
 
     def scaled(self, factor: complex | float, h: Array) -> "Complex":

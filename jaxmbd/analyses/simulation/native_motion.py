@@ -88,7 +88,7 @@ def _motion_steps(
     solver, control = settings.solver, settings.controller
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     rows, events, gap, motion = equations.independent_rows, None, None, sum(map(len, y))
-    dtype, own, tolerance, implicit = y[0].dtype, len(y[2]) - len(settings.quadratures), None, None
+    dtype, own, tolerance = y[0].dtype, len(y[2]) - len(settings.quadratures), None
     if settings.events:
         programs = event_programs(settings, equations, formulation, ts)
         logged = motion + len(y[1]) - len(settings.quadratures)  # of (q, v, v, z)
@@ -98,16 +98,19 @@ def _motion_steps(
     if isinstance(solver, Radau):
         tolerance = jnp.asarray(jnp.inf if solver.tolerance is None else solver.tolerance, dtype)
         sizes = len(y[0]), len(y[1]), own, equations.m
-        implicit = RadauInLoop(solver.stages, sum(map(len, y)), sizes, _at_state)
-        y = *y, implicit.start(dtype)
+        method = RadauInLoop(solver.stages, sum(map(len, y)), sizes, _at_state)
+        y = *y, method.start(dtype)
+    else:
+        assert is_explicit(solver)
+        method = solver
     norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     given = _Given(equations, formulation, settings.events, gap, tolerance)
     fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None)
     found = native_steps(
-        _flat_rates, None if rows is None or implicit else _rows_after, given, fixed, jnp.concatenate(y),
-        implicit or solver, norm, len(ts), settings.max_steps, settings.engine, condition=equations.redundant,
-        events=events,
+        _flat_rates, None if rows is None or isinstance(solver, Radau) else _rows_after, given, fixed,
+        jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
+        condition=equations.redundant, events=events,
     )  # fmt: skip
     if found is None:
         return choice.Hindrance.NO_PROGRAM

@@ -29,22 +29,22 @@ class Unknowns(NamedTuple):
     """How many unknowns a step has at its nodes, and numbers of factored matrices; where the unknowns of each kind end:
     coordinates, speeds, states of parts, multipliers (`Unknowns` in `motion.h`)."""
 
-    count: int = 0
+    size: int = 0
     factors: int = 0
     ends: tuple[int, ...] = (0, 0, 0, 0)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return self.count, self.factors, *self.ends
+        return self.size, self.factors, *self.ends
 
     @property
     def work(self) -> int:
         """How much longer the workspace is than the state."""
-        return 1 + self.count + self.factors
+        return 1 + self.size + self.factors
 
     def split(self, w: Array, states: int) -> list[Array]:
         """The parts `y, h, U, F` of the workspace, and what is behind it."""
-        y, h, U, F, more = jnp.split(w, np.cumsum([states, 1, self.count, self.factors]).tolist())
+        y, h, U, F, more = jnp.split(w, np.cumsum([states, 1, self.size, self.factors]).tolist())
         return [y, h[0], U, F, more]
 
 
@@ -81,7 +81,7 @@ class ImplicitMethod(abc.ABC):
 def adjoint_of(iterate: TracedFunction, unknowns: Unknowns, states: int) -> TracedFunction:
     """`Ψ_Uᵀ λ`, with `λ` behind the workspace."""
     *known, t, w = iterate.types
-    first, count = states + 1, unknowns.count
+    first, count = states + 1, unknowns.size
 
     def call(*operands: Array) -> Sequence[Array]:
         *numbers, t, longer = operands

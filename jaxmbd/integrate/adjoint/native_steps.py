@@ -117,11 +117,12 @@ def _steps_of(
     if events is not None:
         named |= {"guard": events.guard, "effect": events.effect}
     all_traced = {name: of_state(f) for name, f in named.items() if f is not None}
-    implicit = None
+    implicit, used_method = None, method
     if isinstance(method, ImplicitMethod):
         implicit = method.functions(lambda f, unknowns: of_state(f, unknowns.work).structure)
         if implicit is None:
             return None
+        used_method = implicit
         all_traced |= {name: of_state(f, implicit.unknowns.work) for name, f in implicit.named.items()}
     needed = {k for function in all_traced.values() for k in function.used if k < count}
     used = sorted(needed if condition is None else {*needed, condition})
@@ -131,8 +132,9 @@ def _steps_of(
         functions["event"] = event_of(functions, memory)
     if implicit is not None:
         functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
+    assert not isinstance(used_method, ImplicitMethod)
     steps = NativeSteps(
-        functions, used, implicit or method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
+        functions, used, used_method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
     )
     return None if None in steps.programs.values() else steps
 

@@ -79,7 +79,7 @@ class RadauInLoop(ImplicitMethod):
         masks = structure(self.matrix, self.unknowns())
         if masks is None:
             return None
-        found = self.structure_of(masks[0].any(axis=0))
+        found = self.structure_of(np.asarray(masks[0].any(axis=0)))
         with_factors = (partial(f, self, found) for f in (_linearize, _iterate, _reach))
         linearize, iterate, reach = with_factors
         return ImplicitFunctions(

@@ -71,11 +71,12 @@ class StepInJAX(NamedTuple):
         rests = h == 0
 
         def evaluate(name: str, at: tuple[Any, ...], *inner: Array) -> Array:
-            w = jnp.concatenate([at[2], *inner])
-            return self._evaluate(name, *at[:2], jnp.pad(w, (0, n + unknowns.work - len(w))))
+            numbers, t, start = at
+            w = jnp.concatenate([start, *inner])
+            return self._evaluate(name, numbers, t, jnp.pad(w, (0, n + unknowns.work - len(w))))
 
         def improve(U: Array, at: tuple[Any, ...]) -> Array:
-            return evaluate("iterate", at, U, factors)[: unknowns.count]
+            return evaluate("iterate", at, U, factors)[: unknowns.size]
 
         moving = known, t0, jnp.append(y, jnp.where(rests, 1.0, h))
         fixed = frozen(moving)

@@ -183,7 +183,8 @@ class StepEnd(NamedTuple):
         qdot, a, zdot = step.rates(stages)
         integrands = _integrands(step, stages, integrals, rates)
         slopes = qdot, a, integrands if zdot is None else jnp.concatenate([zdot, integrands], axis=1)
-        more = frozen(_start_slope_error(*frozen((step, found, slopes, stages)), structure, rates, integrals))
+        fixed = frozen((step, found, slopes, stages))
+        more = frozen(_start_slope_error(*fixed, structure, rates, integrals))  # pyright: ignore[reportCallIssue]
         # Quadratures are no unknowns: they enter no equation, and follow from the stages.
         integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
         end = integrals if stages.z is None else jnp.append(stages.z[-1], integrals)

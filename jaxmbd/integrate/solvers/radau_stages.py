@@ -173,8 +173,9 @@ class Middle(NamedTuple):
     @classmethod
     def of(cls, step: RadauStep, stages: StageValues) -> "Middle":
         _, a, zdot = step.rates(stages)
-        each = step.times, stages.q, stages.v, a, stages.lam, stages.z, zdot
-        return cls(*(None if x is None else x[step.count // 2] for x in each))
+        k = step.count // 2
+        own = (None, None) if stages.z is None or zdot is None else (stages.z[k], zdot[k])
+        return cls(step.times[k], stages.q[k], stages.v[k], a[k], stages.lam[k], *own)
 
     def along(self, equations: Equations, x: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """`N x`, the rates of the coordinates for the speeds `x`, without those of what moves by itself."""
@@ -287,9 +288,9 @@ def newton_change(
         x = _solved(found[k], b, structure)
         x = x[:d].joined(x[d:].scaled(value, 1 / step.h))
         # The conjugate eigenvalue gives the conjugate, so that one system serves each pair.
-        total = total + step.as_array(right.real * (1 if x.im is None else 2))[:, None] * x.re[None]
+        total = total + step.as_array(np.real(right) * (1 if x.im is None else 2))[:, None] * x.re[None]
         if x.im is not None:
-            total = total - step.as_array(2 * right.imag)[:, None] * x.im[None]
+            total = total - step.as_array(2 * np.imag(right))[:, None] * x.im[None]
     of_z, of_v, of_lam = jnp.split(total, [d - nv, d], axis=1)
     return StageValues(jnp.zeros((len(total), len(step.q)), total.dtype), of_v, of_z, of_lam)
 
