@@ -22,8 +22,6 @@ from jaxtyping import Array
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
 from jaxmbd.integrate.adjoint.step_programs import Tableau
 
-MOST_ITERATIONS = 12  # of Newton's method, as in `motion.h`
-
 
 class Unknowns(NamedTuple):
     """How many unknowns a step has at its nodes, and numbers of factored matrices; where the unknowns of each kind end:

@@ -80,8 +80,7 @@ class RadauInLoop(ImplicitMethod):
         if masks is None:
             return None
         found = self.structure_of(np.asarray(masks[0].any(axis=0)))
-        with_factors = (partial(f, self, found) for f in (_linearize, _iterate, _reach))
-        linearize, iterate, reach = with_factors
+        linearize, iterate, reach = (partial(f, self, found) for f in (_linearize, _iterate, _reach))
         return ImplicitFunctions(
             partial(_guess, self), linearize, iterate, reach, partial(_tableau, self.stages), self.unknowns(found),
             self.stages + 1,

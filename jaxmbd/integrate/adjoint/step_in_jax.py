@@ -16,8 +16,9 @@ from jaxmbd.arrays import frozen
 from jaxmbd.engine.binding.jax_binding import run_p
 from jaxmbd.engine.binding.tracing import TracedFunction
 from jaxmbd.integrate.adjoint.event_functions import EventMemory, moved, root_of
-from jaxmbd.integrate.adjoint.implicit_functions import MOST_ITERATIONS, ImplicitFunctions
+from jaxmbd.integrate.adjoint.implicit_functions import ImplicitFunctions
 from jaxmbd.integrate.adjoint.steps import Dense
+from jaxmbd.integrate.solvers.radau_stages import MAX_ITERATIONS
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
 _DERIVING = 12  # iterations that give the unknowns of an implicit step their derivatives
@@ -82,7 +83,7 @@ class StepInJAX(NamedTuple):
         fixed = frozen(moving)
         U = evaluate("guess", fixed)
         factors = evaluate("linearize", fixed, U)
-        U = jax.lax.fori_loop(0, MOST_ITERATIONS, lambda _, U: improve(U, fixed), U)
+        U = jax.lax.fori_loop(0, MAX_ITERATIONS, lambda _, U: improve(U, fixed), U)
         U, _ = jax.lax.scan(lambda U, _: (improve(U, moving), None), U, None, length=_DERIVING)
         found = evaluate("reach", moving, U, factors)
         slopes, end = jnp.split(found, [len(found) - n])

@@ -81,7 +81,7 @@ def tableau(n: int) -> Tableau:
     return Tableau(nodes, matrix, inverse, integrals, powers[0], bump, values[selected], right[:, selected], left)
 
 
-_MAX_ITERATIONS = 12  # RADAU5 gives up after 7 to 10
+MAX_ITERATIONS = 12  # RADAU5 gives up after 7 to 10; as in `motion.h`
 _DIVERGED = 2.0  # ratio of the changes of two successive iterations
 
 # Relative errors at which the iteration stops, by the bytes of a number: if it converges, and if rounding keeps the
@@ -327,7 +327,7 @@ def solve_stages(
 
     def unfinished(carry: Iterate) -> Array:
         _, _, status, count = carry
-        return (status == 0) & (count < _MAX_ITERATIONS)
+        return (status == 0) & (count < MAX_ITERATIONS)
 
     start = guess, jnp.ones((), step.q.dtype), jnp.asarray(0), jnp.asarray(0)
     stages, _, status, _ = jax.lax.while_loop(unfinished, improve, start)
