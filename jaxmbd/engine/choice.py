@@ -8,7 +8,7 @@ it was.
 | the interpreter of the virtual machine | programs: arithmetic of known size | a trace and a schedule |
 | straight-line code | programs, compiled as C | seconds to compile; then 3 to 4 times as fast as the interpreter |
 | a kernel | whole motions on a GPU, a thread for each instance | NVRTC, seconds to compile |
-| diffrax's loop, by XLA | motions that are no program, or have switching times | seconds to compile |
+| diffrax's loop, by XLA | motions that are no program | seconds to compile |
 
 The decisions are functions of sizes, so that each can be read, tested and changed by itself. What they need of the
 computer (is there a C compiler, a GPU, NVRTC?) is asked by who calls them.
@@ -71,7 +71,7 @@ class Hindrance(Enum):
     ASKED = "for which engine='diffrax' was asked"
     EVENTS = "with events, on a GPU"
     IMPLICIT = "by Radau, on a GPU"
-    SWITCHING = "with switching times, of a Table or Piecewise or given"
+    SWITCHING = "with switching times (of a Table or Piecewise, or given), on a GPU"
     PROJECTION = "whose formulation changes the state after each step"
     PROGRESS = "with a progress bar"
     PLATFORM = "on a device that has no such engine"

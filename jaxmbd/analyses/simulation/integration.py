@@ -40,7 +40,7 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
+from jaxmbd.integrate.solvers.switching import SwitchingTimes, step_ends, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -115,7 +115,8 @@ def _with_events(
     """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
     native = steps_of(settings, switches, equations, formulation, y, ts)
     if not isinstance(native, choice.Hindrance):
-        run, log = run_native(*native, settings.controller, first, ts[0], ts[-1], ts)
+        ends = None if switches is None else step_ends(switches, ts[0], ts[-1])
+        run, log = run_native(*native, settings.controller, first, ts[0], ts[-1], ts, ends)
         assert log is not None
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
@@ -139,7 +140,8 @@ def _solve(
     t = jnp.asarray(t0)
     native = steps_of(settings, switches, equations, formulation, y, ts, event)
     if not isinstance(native, choice.Hindrance):
-        run, _ = run_native(*native, settings.controller, first, t0, t1, ts)
+        ends = None if switches is None else step_ends(switches, t, jnp.asarray(t1))
+        run, _ = run_native(*native, settings.controller, first, t0, t1, ts, ends)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
         ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows  # pyright: ignore
         return eqx.tree_at(lambda r: r.ys, run, forward_only(ys, _FORWARD_ONLY) if is_forward else ys)

@@ -52,7 +52,9 @@ def steps_of(
     if the right-hand side is a program, and events whose quantities and effects are.
     """
     found, which = _hindrance(settings, switches, formulation, event)
-    steps = found if found is not choice.Hindrance.NONE else _motion_steps(settings, equations, formulation, y, ts)
+    count = 0 if switches is None else len(switches.jumps) + len(switches.kinks) + 1  # and one that is never reached
+    given = settings, equations, formulation, y, ts
+    steps = found if found is not choice.Hindrance.NONE else _motion_steps(*given, count)
     if isinstance(steps, choice.Hindrance) and settings.engine not in ("auto", "diffrax"):
         raise MechanismError(
             f"engine={settings.engine!r} cannot run a motion {steps.value}{which and f' ({which})'}. Leave engine out: "
@@ -82,7 +84,7 @@ class _Fixed(NamedTuple):
 
 
 def _motion_steps(
-    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any
+    settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Any, switches: int
 ) -> tuple[NativeSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
@@ -110,7 +112,7 @@ def _motion_steps(
     found = native_steps(
         _flat_rates, None if rows is None or isinstance(solver, Radau) else _rows_after, given, fixed,
         jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
-        condition=equations.redundant, events=events,
+        condition=equations.redundant, events=events, switches=switches,
     )  # fmt: skip
     if found is None:
         return choice.Hindrance.NO_PROGRAM
@@ -135,7 +137,7 @@ def _hindrance(
         kind.ASKED: (settings.engine == "diffrax", ""),
         kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
         kind.IMPLICIT: (isinstance(solver, Radau) and platform == "gpu", ""),
-        kind.SWITCHING: (switches is not None, ""),
+        kind.SWITCHING: (switches is not None and platform != "cpu", ""),
         kind.PROJECTION: (isinstance(formulation, AbstractProjectedFormulation), name(formulation)),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
         kind.PLATFORM: (not has_loop, platform.upper()),

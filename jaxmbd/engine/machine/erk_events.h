@@ -191,7 +191,7 @@ static int JOIN(reaches_event, NAME)(const Motion *m, const JOIN(Watch, NAME) *w
     LANE_OF(next[m->memory.time], l) = a->tnext;
   }
   LANE_OF(next[m->memory.due], l) = (T)(events + a->aimed);
-  if (m->adaptive) a->resumed = a->latest - a->tprev;
+  if (m->adaptive) a->resumed = (a->latest > a->proposed ? a->latest : a->proposed) - a->tprev;
   a->aimed = NOTHING, a->due = 1, a->tprev = a->tnext;
   a->counts[ACCEPTED]++;
   return 1;
@@ -220,7 +220,7 @@ static int JOIN(let_happen, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, J
       for (int64_t i = 0; i < k->entry; i++) mine[i] = LANE_OF(w->result[n + i], l);
     }
     a->due = LANE_OF(y[k->due], l) != NOTHING, a->fresh = 1, LANE_OF(*unknown, l) = 1;
-    JOIN(plan, NAME)(a, m, a->resumed);
+    JOIN(plan, NAME)(a, m, instances[l], a->resumed);
     a->active = LANE_OF(y[k->halted], l) == 0 && (a->due || a->tprev < a->t1);
   }
   return 1;

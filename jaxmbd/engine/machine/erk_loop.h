@@ -41,24 +41,66 @@ static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, cons
   if (after) JOIN(slope, NAME)(after, z, t, y, instances, y + after->n - after->results);
 }
 
+/* --- switching times -------------------------------------------------------------------------------------- */
+
+/* The slope may jump at a switching time, so steps end there: those of an instance are sorted, and those outside its motion are
+   larger than any time. The record holds the time itself; what is evaluated is a little before it at the end of a step, and a
+   little after it at the start of the next one, so that it is on one side (`switching.py`). */
+
+/* The number of the switching time that is `t`, or -1. */
+static int64_t JOIN(switch_at, NAME)(const Motion *m, const int64_t instance, const T t) {
+  int64_t low = 0, high = m->switches.size;
+  if (!high) return -1;
+  const T *times = JOIN(row, NAME)(&m->switches, m->call.batch, instance);
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (times[middle] < t) low = middle + 1;
+    else high = middle;
+  }
+  return low < m->switches.size && times[low] == t ? low : -1;
+}
+
+/* Moves the ends of a step inside it from switching times. */
+static void JOIN(stay_inside, NAME)(const Motion *m, const int64_t instance, T *begin, T *end) {
+  if (!m->switches.size) return;
+  const T larger = M(fabs)(*begin) > M(fabs)(*end) ? M(fabs)(*begin) : M(fabs)(*end);
+  const T nudge = (sizeof(T) == 8 ? (T)4.440892098500626e-16 : (T)2.384185791015625e-7) * larger; /* two units of rounding */
+  const int starts = JOIN(switch_at, NAME)(m, instance, *begin) >= 0, ends = JOIN(switch_at, NAME)(m, instance, *end) >= 0;
+  if (starts) *begin += nudge;
+  if (ends) *end = *end - nudge > *begin ? *end - nudge : *begin;
+}
+
 /* --- step-size control ------------------------------------------------------------------------------------ */
 
 /* With events (`erk_events.h`): `due`, 1 if one is to happen; `fresh`, 1 if the heights at the start of the step are not
    known; `aimed`, the event to whose root the step is taken again, for the `tries`th time, not beyond `latest`; `resumed`, the
-   length of the first step after an event. `longest`: of the steps for which Newton's method is expected to converge. */
+   length of the first step after an event. `longest`: of the steps for which Newton's method is expected to converge.
+   `proposed`: the end of the step before a switching time was put in its place; `following`: the first of these that is not
+   passed; `switched`: 1 if the step starts at one. */
 typedef struct {
-  T t0, t1, t1_floor, tprev, tnext, latest, resumed, longest;
+  T t0, t1, t1_floor, tprev, tnext, latest, resumed, longest, proposed;
   T inverse[2]; /* the inverse scaled errors of the last two accepted steps */
-  int64_t next, planned, base, aimed, tries;
-  int active, at_dtmin, due, fresh;
+  int64_t next, planned, base, aimed, tries, following;
+  int active, at_dtmin, due, fresh, switched;
   int64_t counts[COUNTS];
 } JOIN(Lane, NAME);
 
+/* Ends the next step at a switching time, if there is one in it, or so near that a tiny step would be left. */
+static void JOIN(stop_at_switch, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
+  const T stretched = a->tnext + (T)1e-3 * (a->tnext - a->tprev);
+  a->proposed = a->tnext;
+  if (!m->switches.size) return;
+  const T *times = JOIN(row, NAME)(&m->switches, m->call.batch, instance);
+  while (a->following < m->switches.size && times[a->following] <= a->tprev) a->following++;
+  if (a->following < m->switches.size && times[a->following] < stretched) a->tnext = times[a->following];
+}
+
 /* Plans the steps from here to the end, the first one of length `h`: at the start of a motion, and again after an event. */
-static void JOIN(plan, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T h) {
+static void JOIN(plan, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance, const T h) {
   a->t0 = a->tprev, a->base = a->counts[STEPS], a->inverse[0] = a->inverse[1] = 1;
   if (!m->adaptive) a->planned = (int64_t)M(ceil)((a->t1 - a->t0) / M(nextafter)(h, (T)INFINITY));
   a->tnext = a->t0 + h > a->t1_floor ? a->t1 : a->t0 + h;
+  JOIN(stop_at_switch, NAME)(a, m, instance);
 }
 
 static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
@@ -72,7 +114,7 @@ static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const i
     h = h < k[DTMAX] ? h : k[DTMAX];
     h = h > k[DTMIN] ? h : k[DTMIN];
   }
-  JOIN(plan, NAME)(a, m, h);
+  JOIN(plan, NAME)(a, m, instance, h);
   a->resumed = h, a->longest = INFINITY, a->aimed = -1, a->due = a->fresh = EVENTS(m) > 0;
   a->active = a->tprev < a->t1;
 }
@@ -83,8 +125,9 @@ static inline int JOIN(is_kept, NAME)(const JOIN(Lane, NAME) *a, const Motion *m
 }
 
 /* Decides on a step with a scaled error, and sets the ends of the next one. Returns 1 if the step is accepted. */
-static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k, const T error) {
-  const T h = a->tnext - a->tprev;
+static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance, const T *k, const T error) {
+  const T h = a->tnext - a->tprev, whole = a->proposed - a->tprev;
+  const int is_cut = whole > h; /* else the length to which the step was cut would be that to go on from */
   int keep = 1;
   T start, end;
   if (m->adaptive) {
@@ -105,21 +148,25 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
     if (inverse == 0 || isinf(inverse)) inverse = 1;
     if (dt > k[DTMAX]) dt = k[DTMAX];
     if (k[DTMIN] > 0) {
-      if (!m->force_dtmin && dt < k[DTMIN]) a->counts[RESULT] = STEP_TOO_SMALL;
+      if (!m->force_dtmin && dt < k[DTMIN] && !(is_cut && keep)) a->counts[RESULT] = STEP_TOO_SMALL;
       if (a->at_dtmin && factor == 1) dt = k[DTMIN];
       a->at_dtmin = dt <= k[DTMIN];
       if (a->at_dtmin) dt = k[DTMIN];
     }
     if (keep) a->inverse[1] = a->inverse[0], a->inverse[0] = inverse;
+    if (keep && is_cut && dt < whole) dt = whole;
     start = keep ? a->tnext : a->tprev, end = start + dt;
-  } else {
+  } else { /* at a switching time a step is divided in two, and the others stay where they are */
+    a->base += is_cut;
     const int64_t done = a->counts[STEPS] - a->base + 2;
     start = a->tnext;
-    end = done == a->planned ? a->t1 : a->t0 + (a->t1 - a->t0) * ((T)done / (T)a->planned);
+    end = is_cut ? a->proposed : done == a->planned ? a->t1 : a->t0 + (a->t1 - a->t0) * ((T)done / (T)a->planned);
   }
   a->counts[STEPS]++, a->counts[keep ? ACCEPTED : REJECTED]++;
   a->tprev = start < a->t1 ? start : a->t1;
   a->tnext = end > a->t1_floor ? (keep ? a->t1 : a->tprev + (T)0.5 * (a->t1 - a->tprev)) : end;
+  if (keep) a->switched = JOIN(switch_at, NAME)(m, instance, a->tprev) >= 0;
+  JOIN(stop_at_switch, NAME)(a, m, instance);
   a->active = a->tprev < a->t1 && a->counts[RESULT] == 0;
   if (a->active && a->counts[STEPS] >= m->max_steps) a->active = 0, a->counts[RESULT] = STEPS_USED_UP;
   return keep;
@@ -127,8 +174,8 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
 
 /* --- the time loop ---------------------------------------------------------------------------------------- */
 
-/* The states at the saved times within a step from `begin` to `end`, in the lanes that keep it: one saved time of each
-   lane after another. */
+/* The states at the saved times within a step from `begin` to `end`, in the lanes that keep it and are at its end: one saved
+   time of each lane after another. */
 static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t *instances, const V keep,
                              const V *y, const V *f, const V begin, const V end) {
   const int64_t n = MOVING(m), s = STAGES(m);
@@ -142,7 +189,7 @@ static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int
       if (!LANE_OF(keep, l) || *saved >= m->ts.size) continue;
       const T t = JOIN(row, NAME)(&m->ts, m->call.batch, instances[l])[*saved];
       /* At the time of an event the state after it is saved. */
-      if (!(t <= LANE_OF(end, l)) || (lanes[l].due && t == LANE_OF(end, l))) continue;
+      if (!(t <= lanes[l].tprev) || (lanes[l].due && t == lanes[l].tprev)) continue;
       any = 1, mine[l] = JOIN(row, NAME)(&m->ys, m->call.batch, instances[l]) + n * (*saved)++;
       LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (t - LANE_OF(begin, l)) / LANE_OF(h, l);
     }
@@ -269,8 +316,9 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
         any_unknown = 1, LANE_OF(unknown, l) = 1;
       }
-      active |= lanes[l].active, LANE_OF(begin, l) = lanes[l].tprev;
-      LANE_OF(end, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
+      T from = lanes[l].tprev, to = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
+      JOIN(stay_inside, NAME)(m, instances[l], &from, &to);
+      active |= lanes[l].active, LANE_OF(begin, l) = from, LANE_OF(end, l) = to;
     }
     if (!active) break;
     if (events && JOIN(let_happen, NAME)(m, &watch, lanes, instances, y, &unknown)) {
@@ -311,17 +359,22 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       const T *k = JOIN(row, NAME)(&m->control, batch, instances[l]);
       JOIN(Lane, NAME) *a = &lanes[l];
       if (!a->active || (events && sought[l])) continue;
-      const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, k, LANE_OF(error, l)) :
+      const T start = a->tprev;
+      const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, instances[l], k, LANE_OF(error, l)) :
                                       JOIN(reaches_event, NAME)(m, &watch, a, l, f, next);
       if (!kept) continue;
       LANE_OF(keep, l) = 1;
-      if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, LANE_OF(begin, l), a->tprev, NOTHING);
+      if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, start, a->tprev, NOTHING);
     }
     for (int64_t j = 0; j < 2 * events; j++) watch.begin[j] = JOIN(select, NAME)(keep, watch.end[j], watch.begin[j]);
     JOIN(save, NAME)(m, lanes, instances, keep, y, f, begin, end);
     for (int64_t k = 0; k < n; k++) y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
     for (int64_t k = 0; q->fsal && k < moving; k++) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * moving + k], f[k]);
     if (q->fsal) unknown = ALL(0), any_unknown = 0;
+    EACH_LANE {
+      if (!LANE_OF(keep, l) || !lanes[l].switched) continue;
+      any_unknown = 1, LANE_OF(unknown, l) = 1, lanes[l].fresh = events > 0;
+    }
   }
   JOIN(count, NAME)(c, evaluations);
   if (events) JOIN(count, NAME)(&m->guard->call, watched_steps);

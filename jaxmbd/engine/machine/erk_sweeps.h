@@ -37,9 +37,15 @@ static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const
 }
 
 /* The ends of step `i` of each lane that is `wanted`, zero in the others. */
-static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted, V *t, V *end) {
+static void JOIN(ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *instances, const int64_t *i,
+                             const int *wanted, V *t, V *end) {
   *t = *end = ALL(0);
-  EACH_LANE if (wanted[l]) LANE_OF(*t, l) = a->starts[l][i[l]], LANE_OF(*end, l) = a->ends[l][i[l]];
+  EACH_LANE {
+    if (!wanted[l]) continue;
+    T from = a->starts[l][i[l]], to = a->ends[l][i[l]];
+    if (!JOIN(is_event, NAME)(m, a, l, i[l])) JOIN(stay_inside, NAME)(m, instances[l], &from, &to);
+    LANE_OF(*t, l) = from, LANE_OF(*end, l) = to;
+  }
 }
 
 /* A step of all lanes that are `active`, those that have it; its ends are zero in the others. */
@@ -49,11 +55,12 @@ typedef struct {
   V t, end, h;
 } JOIN(Step, NAME);
 
-static JOIN(Step, NAME) JOIN(common_step, NAME)(const JOIN(Steps, NAME) *a, const int64_t i) {
+static JOIN(Step, NAME) JOIN(common_step, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *instances,
+                                                const int64_t i) {
   JOIN(Step, NAME) e = {i};
   int64_t same[LANES];
   EACH_LANE same[l] = i, e.active[l] = i < a->accepted[l];
-  JOIN(ends, NAME)(a, same, e.active, &e.t, &e.end);
+  JOIN(ends, NAME)(m, a, instances, same, e.active, &e.t, &e.end);
   e.h = e.end - e.t;
   return e;
 }
@@ -82,8 +89,9 @@ typedef struct {
   V *slope, *stage, *dt, *dstage;
 } JOIN(Tangents, NAME);
 
-/* The tangents of the start and the length of a step: the first one starts at t0, and the last one of a run that gets there
-   ends at t1; all others stay where they are. With events the state knows where a step starts: after one, the start moves. */
+/* The tangents of the start and the length of a step: the first one starts at t0, the last one of a run that gets there ends
+   at t1, and those next to a switching time there; all others stay where they are. With events the state knows where a step
+   starts: after one, the start moves. */
 static void JOIN(move_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
                                   const int64_t *instances, const V *dy, V *dt0, V *dh) {
   const int64_t batch = m->call.batch;
@@ -94,18 +102,26 @@ static void JOIN(move_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, c
     const int is_first = e->i == 0 && !EVENTS(m);
     const int is_last = (e->i == a->accepted[l] - 1 || EVENTS(m)) && LANE_OF(e->end, l) >= *JOIN(row, NAME)(&m->t1, batch, instances[l]);
     const T *first = JOIN(row, NAME)(&m->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
+    const T *switches = m->switches.size ? JOIN(row, NAME)(&m->dswitches, batch, instances[l]) : NULL;
+    const int64_t starts = JOIN(switch_at, NAME)(m, instances[l], a->starts[l][e->i]);
+    const int64_t ends = JOIN(switch_at, NAME)(m, instances[l], a->ends[l][e->i]);
     for (int64_t d = 0; d < DIRECTIONS(m); d++) {
       if (is_first) LANE_OF(dt0[d], l) = first[d];
+      if (starts >= 0) LANE_OF(dt0[d], l) = switches[d * m->switches.size + starts];
       if (EVENTS(m)) LANE_OF(dt0[d], l) = LANE_OF(dy[d * STATES(m) + m->memory.time], l);
-      LANE_OF(dh[d], l) = (is_last ? last[d] : 0) - LANE_OF(dt0[d], l);
+      const T dend = is_last ? last[d] : ends >= 0 ? switches[d * m->switches.size + ends] : 0;
+      LANE_OF(dh[d], l) = dend - LANE_OF(dt0[d], l);
     }
   }
 }
 
-/* The first slopes of a step of all lanes are known from the step before, unless an event is between. */
-static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i) {
+/* The first slopes of a step of all lanes are known from the step before, unless an event or a switching time is between. */
+static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *instances, const int64_t i) {
   if (!i || !m->method.fsal) return 0;
-  EACH_LANE if (JOIN(is_event, NAME)(m, a, l, i - 1)) return 0;
+  EACH_LANE {
+    if (JOIN(is_event, NAME)(m, a, l, i - 1)) return 0;
+    if (i < a->accepted[l] && JOIN(switch_at, NAME)(m, instances[l], a->starts[l][i]) >= 0) return 0;
+  }
   return 1;
 }
 
@@ -228,14 +244,14 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, instances, dy);
   else memset(dy, 0, (size_t)all * sizeof(V));
   for (int64_t i = 0; i < a.steps; i++) {
-    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
+    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(m, &a, instances, i);
     JOIN(move_ends, NAME)(m, &a, &e, instances, dy, dt0, dh);
     if (implicit) {
       memcpy(dstage, dy, (size_t)all * sizeof(V));
       JOIN(implicit_step, NAME)(m, &newton, e.t, e.end, y, f, stage, instances);
       JOIN(tangent_implicit, NAME)(m, &newton, e.t, e.h, dstage, dt0, dh, df, instances);
     } else {
-      JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, i), instances);
+      JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, instances, i), instances);
     }
     JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
     if (implicit) memcpy(y, stage, (size_t)n * sizeof(V)), memcpy(dy, dstage, (size_t)all * sizeof(V));
@@ -324,7 +340,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     EACH_LANE any |= fresh[l] &= step[l] < i;
     if (!any) break;
     V t, end;
-    JOIN(ends, NAME)(a, step, fresh, &t, &end);
+    JOIN(ends, NAME)(m, a, instances, step, fresh, &t, &end);
     JOIN(step, NAME)(m, x, newton, after, u, t, end, between + n * j, stage, f, next, instances);
     if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, v, t, between + n * j, result, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
@@ -407,8 +423,14 @@ static void JOIN(pull_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, c
     const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]), startbar = LANE_OF(g->startbar, l) - LANE_OF(g->hbar, l);
     const int is_last = e->i == a->accepted[l] - 1 || EVENTS(m), is_event = JOIN(is_event, NAME)(m, a, l, e->i);
     if (is_event) continue;
-    if (e->i == 0 && !EVENTS(m)) *first += startbar;
-    if (is_last && a->ends[l][e->i] >= t1) *last += LANE_OF(g->hbar, l) + (EVENTS(m) ? LANE_OF(g->ybar[m->memory.time], l) : 0);
+    const T endbar = LANE_OF(g->hbar, l) + (EVENTS(m) ? LANE_OF(g->ybar[m->memory.time], l) : 0);
+    T *switches = m->switches.size ? JOIN(row, NAME)(&pull->dswitches, batch, instances[l]) : NULL;
+    const int64_t starts = JOIN(switch_at, NAME)(m, instances[l], a->starts[l][e->i]);
+    const int64_t ends = JOIN(switch_at, NAME)(m, instances[l], a->ends[l][e->i]);
+    if (starts >= 0 && !EVENTS(m)) switches[starts] += startbar;
+    else if (e->i == 0 && !EVENTS(m)) *first += startbar;
+    if (is_last && a->ends[l][e->i] >= t1) *last += endbar;
+    else if (ends >= 0) switches[ends] += endbar;
     if (EVENTS(m)) LANE_OF(g->ybar[m->memory.time], l) = startbar;
   }
 }
@@ -467,9 +489,11 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   for (int64_t l = 0; timed && l < valid; l++) {
     memset(JOIN(row, NAME)(&pull->dts, batch, instances[l]), 0, (size_t)m->ts.size * sizeof(T));
     *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) = *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) = 0;
+    if (m->switches.size)
+      memset(JOIN(row, NAME)(&pull->dswitches, batch, instances[l]), 0, (size_t)m->switches.size * sizeof(T));
   }
   for (int64_t i = a.steps - 1; i >= 0; i--) {
-    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
+    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(m, &a, instances, i);
     JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
     JOIN(restore, NAME)(m, &a, i, x, &newton, after, u, event, result, stage, f, next, between, y, instances);
     if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);

@@ -66,7 +66,8 @@ typedef struct Motion {
   int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* the weights of the squared errors of the components of the state */
-  Array y0, t0, t1, ts, h0, control, starts, ends, kinds, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
+  Array y0, t0, t1, ts, switches, h0, control, starts, ends, kinds, counts[COUNTS], checkpoints;
+  Array dy0, dt0, dt1, dts, dswitches, dys;
   Array ys, y_end, t_end, log, dlog, *bars;
 } Motion;
 

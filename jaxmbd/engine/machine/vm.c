@@ -242,8 +242,9 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 }
 
 /* The settings of a call for motions: the first operand. */
-enum { BATCH, DIRECTIONS, MOVING, TIMES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
-       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t), MOTION = UNKNOWNS + sizeof(Unknowns) / sizeof(int64_t) };
+enum { BATCH, DIRECTIONS, MOVING, TIMES, SWITCHES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS,
+       WITH_STATE, WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t),
+       MOTION = UNKNOWNS + sizeof(Unknowns) / sizeof(int64_t) };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
    events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
@@ -281,12 +282,18 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL, settings[ENGINE_WANTED] == INTERPRETER};
 }
 
+/* The times of a run, and those of its switches, if it has any. */
+static void set_up_times(Motion *m, const Buffers *b, int64_t *at, const int64_t *settings) {
+  m->t0 = next_array(b, at, 1), m->t1 = next_array(b, at, 1), m->ts = next_array(b, at, settings[TIMES]);
+  if (settings[SWITCHES]) m->switches = next_array(b, at, settings[SWITCHES]);
+}
+
 /* The operands from `at` on that belong to no program, and the results: of a run, */
-static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t times) {
-  const int64_t n = m->n;
+static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t *settings) {
+  const int64_t n = m->n, times = settings[TIMES];
   int64_t out = b->inputs;
   m->y0 = next_array(b, &at, n);
-  m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
+  set_up_times(m, b, &at, settings);
   m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
   m->ys = next_array(b, &out, times * m->moving), m->y_end = next_array(b, &out, n);
   if (m->memory.events) m->log = next_array(b, &out, m->memory.room * m->memory.entry);
@@ -300,8 +307,8 @@ static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t ti
 }
 
 /* of both sweeps, */
-static void set_up_steps(Motion *m, const Buffers *b, int64_t *at, const int64_t times) {
-  m->t0 = next_array(b, at, 1), m->t1 = next_array(b, at, 1), m->ts = next_array(b, at, times);
+static void set_up_steps(Motion *m, const Buffers *b, int64_t *at, const int64_t *settings) {
+  set_up_times(m, b, at, settings);
   m->starts = next_array(b, at, entries(m)), m->ends = next_array(b, at, entries(m));
   if (m->memory.events) m->kinds = next_array(b, at, entries(m));
   m->counts[ACCEPTED] = next_array(b, at, 1), m->counts[SAVED] = next_array(b, at, 1);
@@ -312,11 +319,12 @@ static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64
   const int64_t n = m->n, times = settings[TIMES], directions = m->directions;
   int64_t out = b->inputs;
   m->y0 = next_array(b, &at, n);
-  set_up_steps(m, b, &at, times);
+  set_up_steps(m, b, &at, settings);
   if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, directions * n);
   if (settings[WITH_TIMES]) {
     m->dt0 = next_array(b, &at, directions), m->dt1 = next_array(b, &at, directions);
     m->dts = next_array(b, &at, directions * times);
+    if (settings[SWITCHES]) m->dswitches = next_array(b, &at, directions * settings[SWITCHES]);
   }
   m->ys = next_array(b, &out, directions * times * m->moving), m->y_end = next_array(b, &out, directions * n);
   if (m->memory.events) m->log = next_array(b, &out, directions * m->memory.room * m->memory.entry);
@@ -326,15 +334,16 @@ static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64
 static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const Buffers *b, int64_t at, const int64_t *settings) {
   const int64_t n = m->n, times = settings[TIMES];
   int64_t out = b->inputs;
-  set_up_steps(m, b, &at, times);
+  set_up_steps(m, b, &at, settings);
   m->checkpoints = next_array(b, &at, (m->rows + 1) * n);
   m->dys = next_array(b, &at, times * m->moving), m->dy0 = next_array(b, &at, n);
   if (m->memory.events) m->dlog = next_array(b, &at, m->memory.room * m->memory.entry);
   for (int64_t k = 0; k < r->outputs; k++)
     if (k != pull->stage_at && k != pull->time_at) pull->bars[k] = next_array(b, &out, r->output_sizes[k]);
   m->y_end = next_array(b, &out, n);
-  if (settings[WITH_TIMES])
-    pull->dt0 = next_array(b, &out, 1), pull->dt1 = next_array(b, &out, 1), pull->dts = next_array(b, &out, times);
+  if (!settings[WITH_TIMES]) return;
+  pull->dt0 = next_array(b, &out, 1), pull->dt1 = next_array(b, &out, 1), pull->dts = next_array(b, &out, times);
+  if (settings[SWITCHES]) pull->dswitches = next_array(b, &out, settings[SWITCHES]);
 }
 
 /* The programs of a motion, in the order of the settings: the motions that they belong to. Of these the first one runs, and the
@@ -378,7 +387,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
   if (is_there[AFTER]) m->after = m + AFTER;
   if (is_there[GUARD]) m->guard = m + GUARD;
   if (has_events) m->event = m + EVENT;
-  if (kind == SOLVE) set_up_run(m, b, at, settings[TIMES]);
+  if (kind == SOLVE) set_up_run(m, b, at, settings);
   else if (kind == TANGENTS) set_up_tangents(m, b, at, settings);
   else set_up_cotangents(m, m + PULL, all[PULL], b, at, settings);
   Chunk *run = kernels->motion[kind][in_lanes];

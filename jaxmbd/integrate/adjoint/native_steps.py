@@ -47,13 +47,14 @@ from jaxmbd.integrate.adjoint.steps import (
     Outputs,
 )
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
+from jaxmbd.integrate.solvers.switching import StepEnds
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
 _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 # Operands and results of runs and sweeps, by their names in `motion.h`.
-_START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end"), ("dt0", "dt1", "dts")
+_TIMES, _SAVED = ("t0", "t1", "ts", "switches"), ("ys", "y_end")
 _LENGTHS = ("counts[ACCEPTED]", "counts[SAVED]")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
 
@@ -61,14 +62,15 @@ _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", 
 def native_steps(
     rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
     method: ExplicitMethod | ImplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto",
-    rows: int = 1024, condition: Array | bool | None = None, events: EventFunctions | None = None,
+    rows: int = 1024, condition: Array | bool | None = None, events: EventFunctions | None = None, switches: int = 0,
 ) -> tuple["NativeSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program. The rate may be that of the first components of the state alone: the others are constant within a step, and
     are not saved.
 
     `after(given, static, t, y)`: new last components of the state, set after each accepted step, constant in between.
-    `condition`: an array in `given`; where it is false, `after` is known to change nothing.
+    `condition`: an array in `given`; where it is false, `after` is known to change nothing. `switches`: how many times
+    there are at which steps end, since the rate may jump there.
     """
     leaves, tree = jax.tree.flatten(given)
     is_dynamic = tuple(map(is_array, leaves))
@@ -81,7 +83,7 @@ def native_steps(
     place = next((k for k, x in enumerate(arrays) if x is condition), None)
     steps = _steps_of(
         rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows,
-        place, events,
+        place, events, switches,
     )  # fmt: skip
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
@@ -91,7 +93,7 @@ def _steps_of(
     rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
     others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod,
     norm: bytes, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
-    events: EventFunctions | None,
+    events: EventFunctions | None, switches: int,
 ) -> "NativeSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -134,7 +136,7 @@ def _steps_of(
         functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
     assert not isinstance(used_method, ImplicitMethod)
     steps = NativeSteps(
-        functions, used, used_method, np.frombuffer(norm), times, max_steps, engine, rows, condition, memory
+        functions, used, used_method, np.frombuffer(norm), (times, switches), max_steps, engine, rows, condition, memory
     )
     return None if None in steps.programs.values() else steps
 
@@ -143,7 +145,8 @@ def _steps_of(
 class NativeSteps(AbstractSteps):
     """The steps of a Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
 
-    The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
+    The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`, with the switching times if there are
+    any; `times`: how many there are of the last two. `functions`: the traced function `f`,
     named `rate`, and others of the same arguments: `after`, the last components of the state after each accepted step;
     with events the `guard`, the `effect`, and both together, `event`; those of an implicit method (`named`), and the
     `adjoint` of its iteration. `used`: the indices of `θ` among all arrays;
@@ -153,10 +156,11 @@ class NativeSteps(AbstractSteps):
 
     def __init__(
         self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod | ImplicitFunctions,
-        norm: np.ndarray, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
+        norm: np.ndarray, times: tuple[int, int], max_steps: int, engine: Engine, rows: int, condition: int | None,
         memory: EventMemory,
     ) -> None:  # fmt: skip
         self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
+        (saved, self._switches), self.has_switches = times, times[1] > 0
         self.implicit = method if isinstance(method, ImplicitFunctions) else None
         self.in_jax = StepInJAX(functions, method, memory)
         self.tableau = numbers_of(method) if self.implicit is None else self.implicit.tableau()
@@ -164,14 +168,15 @@ class NativeSteps(AbstractSteps):
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
         self.engine: Engine = engine
         *known, _, state = self.rate.types
-        scalar, ts = (jax.ShapeDtypeStruct(shape, state.dtype) for shape in ((), (times,)))
-        self.parts = InputParts([state], list(known), [scalar, scalar, ts])
-        self.types = (state, *known, scalar, scalar, ts)
-        self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
+        shapes = [(), (), (saved,), *[(self._switches,)] * self.has_switches]
+        timed = [jax.ShapeDtypeStruct(shape, state.dtype) for shape in shapes]
+        self.parts = InputParts([state], list(known), timed)
+        self.types = (state, *known, *timed)
+        self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(len(timed))))
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
         log = jax.ShapeDtypeStruct((memory.room, memory.entry), state.dtype)
         self.moving = self.rate.results[0].size
-        self.outputs = (jax.ShapeDtypeStruct((times, self.moving), state.dtype), state, *[log] * self.has_events)
+        self.outputs = (jax.ShapeDtypeStruct((saved, self.moving), state.dtype), state, *[log] * self.has_events)
         self._time_at, self._state_at = len(known), len(known) + 1
         self._condition = -1 if condition is None else self.used.index(condition)
 
@@ -188,7 +193,8 @@ class NativeSteps(AbstractSteps):
         room = jnp.asarray(memory.room, dtype)  # beyond the rows of the log; as a float, so that it is data of the step
 
         def step() -> tuple[Array, Dense]:
-            start = value[0][memory.time]
+            start = value[0][memory.time]  # whose derivative it has; next to a switching time it is another
+            start = start + frozen(t0 - start)
             y, dense = self.in_jax.step(known, value[0], start, t1)
             entry = jnp.zeros(memory.entry, dtype)
             return y.at[memory.time].set(t1), {"step": dense, "start": start, "entry": entry, "row": room}
@@ -294,7 +300,7 @@ class NativeSteps(AbstractSteps):
         tableau = self.tableau
         unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         numbers = [
-            batch, directions, *reversed(self.outputs[0].shape), len(self.norm), tableau.stages, DEGREE, tableau.fsal,
+            batch, directions, *reversed(self.outputs[0].shape), self._switches, len(self.norm), tableau.stages, DEGREE, tableau.fsal,
             tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
             _ENGINES[self.engine], *self.memory, *unknowns.numbers, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
@@ -345,7 +351,7 @@ class NativeSteps(AbstractSteps):
         assert sweeps is not None
         operands = [*self._operands_of(sweeps), 0, *self._times, n, n + 1]
         record = [*self._record, "checkpoints"] if recorded else []
-        arrays = [*_START, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
+        arrays = ["y0", *self._time_names, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
         flags = adaptive, force_dtmin, 1, 0
         return self._call("solve", sweeps, flags, operands, self.solve_results(recorded), arrays, recorded)
 
@@ -365,7 +371,8 @@ class NativeSteps(AbstractSteps):
         schedule = len(self._record) + len(_LENGTHS)
         operands += [0, *self._times, *range(n, n + schedule), *([at[0]] if 0 in at else [])]
         operands += [at.get(k, zero[k]) for k in self._times] if timed else []
-        arrays = [*_START, *self._record, *_LENGTHS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED]
+        arrays = ["y0", *self._time_names, *self._record, *_LENGTHS, *(["dy0"] if 0 in at else [])]
+        arrays += [*(f"d{name}" for name in self._time_names if timed), *_SAVED]
         arrays += ["log"] * self.has_events
         flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
         return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
@@ -381,8 +388,8 @@ class NativeSteps(AbstractSteps):
         schedule = len(self._record) + len(_LENGTHS)
         operands += [*self._times, *range(n, n + schedule + 1 + len(self.outputs))]
         order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
-        arrays = [*_START[1:], *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
-        arrays += [*("" for _ in known), "y_end", *([f"pull.{name}" for name in _TIMES] if timed else [])]
+        arrays = [*self._time_names, *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
+        arrays += [*("" for _ in known), "y_end", *(f"pull.d{name}" for name in self._time_names if timed)]
         results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
         call = self._call("cotangents", sweeps, flags, operands, results, arrays)
         return call._replace(order=[order.index(k) for k in wanted])
@@ -390,12 +397,16 @@ class NativeSteps(AbstractSteps):
     @property
     def _theta(self) -> range:
         """The indices of the parameters among the inputs."""
-        return range(1, len(self.types) - 3)
+        return range(1, self._times.start)
 
     @property
     def _times(self) -> range:
         """The indices of the times among the inputs."""
-        return range(len(self.types) - 3, len(self.types))
+        return range(len(self.types) - len(self.parts.times), len(self.types))
+
+    @property
+    def _time_names(self) -> tuple[str, ...]:
+        return _TIMES[: len(self.parts.times)]
 
     def _parts_of(self, inputs: Sequence[int]) -> tuple[tuple[int, ...], bool]:
         """Which of the parameters are among some inputs, and whether times are."""
@@ -445,13 +456,15 @@ class NativeSteps(AbstractSteps):
 
 def run_native(
     steps: NativeSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
-    first: Any, t0: Any, t1: Any, ts: Array | np.ndarray,
+    first: Any, t0: Any, t1: Any, ts: Array | np.ndarray, ends: StepEnds | None = None,
 ) -> tuple[dfx.Solution, Array | None]:  # fmt: skip
-    """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged."""
+    """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged. `ends`: where
+    steps end."""
     dtype, order = ts.dtype, steps.error_order
     adaptive = isinstance(controller, dfx.PIDController)
     control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
-    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
+    times = (t0, t1, ts) if ends is None else (*ends.between(t0, t1, ts), ends.times)
+    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in times)]
     force = bool(adaptive and controller.force_dtmin)
     # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
     step, control = frozen((jnp.asarray(first, dtype), control))

@@ -75,9 +75,9 @@ class AbstractSteps(abc.ABC):
     """A chain of steps, as functions of lists of arrays.
 
     `types`: the types of the inputs; `kinds`: for each input its part (`"value"`, `"known"`, `"time"`) and its index
-    there; `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, repeated for each of the `components`:
-    the times and then their tangents. `ends` of a step are its start and end, for each component. `sets`: the number of
-    sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
+    there; `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, and the switching times if it
+    `has_switches`, repeated for each of the `components`: the times and then their tangents. `ends` of a step are its
+    start and end, for each component. `sets`: the number of sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
     the number of checkpoints.
 
     With events (`has_events`) some entries of the record of steps are events, of zero length: their `kind` is the
@@ -85,6 +85,7 @@ class AbstractSteps(abc.ABC):
     """
 
     has_events: bool = False
+    has_switches: bool = False
     types: Types
     kinds: tuple[tuple[str, int], ...]
     parts: InputParts
@@ -147,8 +148,13 @@ class AbstractSteps(abc.ABC):
         return [parts[self.kinds[k][0]][self.kinds[k][1]] for k in wanted]
 
     def time(self, times: Sequence[Entry], which: int) -> Sequence[Entry]:
-        """One of the times, for each component: `t₀` for `which` 0, `t₁` for 1, a set of saved times for 2 and up."""
-        return times[which :: 2 + self.sets]
+        """One of the times, for each component: `t₀` for `which` 0, `t₁` for 1, a set of saved times for 2 and up, and
+        then the switching times."""
+        return times[which :: 2 + self.sets + self.has_switches]
+
+    def switches(self, times: Sequence[Entry]) -> Sequence[Entry]:
+        """The switching times, for each component; none if there are none."""
+        return self.time(times, 2 + self.sets) if self.has_switches else []
 
     @cached_property
     def _tangents(self) -> dict[tuple[int, ...], "TangentSteps"]:
@@ -247,7 +253,7 @@ class TangentSteps(AbstractSteps):
     def __init__(self, chain: AbstractSteps, moving: tuple[int, ...]) -> None:
         kinds = [chain.kinds[k] for k in moving]
         self.chain, self.rows, self.sets = chain.in_both_modes(), chain.rows, chain.sets
-        self.has_events = chain.has_events
+        self.has_events, self.has_switches = chain.has_events, chain.has_switches
         self._values = tuple(i for i, like in enumerate(chain.parts.value) if is_inexact(like))
         self._knowns = tuple(place for name, place in kinds if name == KNOWN)
         self.timed = any(name == TIME for name, _ in kinds)

@@ -26,6 +26,7 @@ from jaxmbd.integrate.adjoint.steps import (
     is_inexact,
     replaced,
 )
+from jaxmbd.integrate.solvers.switching import NUDGE
 
 
 class CheckpointStore(eqx.Module):
@@ -148,13 +149,37 @@ NO_EVENT = -1  # the kind of a step that is none, as `NOTHING` in `motion.h`
 
 
 def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array) -> list[Array]:
-    """The ends of step `i`, and their tangents: only the first start and the last end depend on `t₀` and `t₁`."""
-    first, last = _at_ends(schedule, times, i)
-    zero = jnp.zeros_like(schedule.starts[0])
+    """The ends of step `i`, moved inside it from switching times, and their tangents: only the first start, the last end
+    and those at switching times depend on times."""
+    moves, zero = _at_ends(schedule, times, i), jnp.zeros_like(schedule.starts[0])
     ends = [schedule.starts[i], schedule.ends[i]]
-    for t0, t1 in list(zip(steps.time(times, 0), steps.time(times, 1), strict=True))[1:]:
-        ends += [jnp.where(first, t0, zero), jnp.where(last, t1, zero)]
+    switches, at_switch = steps.switches(times), _at_switches(steps, schedule, times, i)
+    if at_switch:
+        eps = jnp.where(schedule.is_event(i), 0.0, NUDGE * jnp.finfo(zero.dtype).eps)
+        nudge = (eps * jnp.maximum(abs(ends[0]), abs(ends[1]))).astype(zero.dtype)
+        start = ends[0] + jnp.where(at_switch[0][1], nudge, zero)
+        ends = [start, jnp.where(at_switch[1][1], jnp.maximum(ends[1] - nudge, start), ends[1])]
+    for component in range(1, steps.components):
+        each = [jnp.where(moves[k], steps.time(times, k)[component], zero) for k in (0, 1)]
+        for k, (place, is_one) in enumerate(at_switch):
+            each[k] = jnp.where(is_one, switches[component][place], each[k])
+        ends += each
     return ends
+
+
+def _at_switches(
+    steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array
+) -> list[tuple[Array, Array]]:
+    """For the start and the end of step `i` the number of the switching time that it may be, and whether it is; empty if
+    there are none."""
+    if not steps.has_switches:
+        return []
+    switches = steps.switches(times)[0]
+    found = []
+    for t in (schedule.starts[i], schedule.ends[i]):
+        place = jnp.minimum(jnp.searchsorted(switches, t), len(switches) - 1)
+        found.append((place, (switches[place] == t) & ~schedule.is_event(i)))
+    return found
 
 
 def _at_ends(schedule: StepSchedule, times: Sequence[Array], i: Array) -> tuple[Array, Array]:
@@ -358,15 +383,22 @@ class BackwardSweep:
 
     def _with_times(self, times: list[Array], which: int, ts: list[Array]) -> list[Array]:
         times = list(times)
-        times[which :: 2 + self.steps.sets] = ts
+        times[which :: 2 + self.steps.sets + self.steps.has_switches] = ts
         return times
 
     def _with_step_ends(self, times: list[Array], ends: list[Array], i: Array) -> list[Array]:
-        """The cotangents of times, with those of the ends of step `i` added if these are `t₀` or `t₁`."""
-        first, last = _at_ends(self.schedule, self.times, i)
-        starts = [t + jnp.where(first, e, 0.0) for t, e in zip(self.steps.time(times, 0), ends[::2], strict=True)]
-        finals = [t + jnp.where(last, e, 0.0) for t, e in zip(self.steps.time(times, 1), ends[1::2], strict=True)]
-        return self._with_times(self._with_times(times, 0, starts), 1, finals)
+        """The cotangents of times, with those of the ends of step `i` added if these are `t₀`, `t₁` or switching
+        times."""
+        steps, moves = self.steps, list(_at_ends(self.schedule, self.times, i))
+        for k, (place, is_one) in enumerate(_at_switches(steps, self.schedule, self.times, i)):
+            changes = [jnp.where(is_one, end, 0.0) for end in ends[k::2]]
+            pairs = zip(steps.switches(times), changes, strict=True)
+            times = self._with_times(times, 2 + steps.sets, [t.at[place].add(change) for t, change in pairs])
+            moves[k] = moves[k] & ~is_one
+        for k, does in enumerate(moves):
+            pairs = zip(steps.time(times, k), ends[k::2], strict=True)
+            times = self._with_times(times, k, [t + jnp.where(does, end, 0.0) for t, end in pairs])
+        return times
 
     def _times_back(
         self, i: Array, carry: _TimesCarry, k: int, saved: list[Array], dense: Dense, ends: list[Array]

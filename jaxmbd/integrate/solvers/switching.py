@@ -92,7 +92,7 @@ def _shifts(times: Array, t0: Time, t1: Time) -> Array:
 
 
 _STRETCH = 1e-3  # largest relative extension of a step to reach a switching time, instead of leaving a tiny step
-_NUDGE = 2.0  # in units of rounding: the distance from a switching time at which the side of it is unambiguous
+NUDGE = 2.0  # in units of rounding: the distance from a switching time at which the side is unambiguous (`erk_loop.h`)
 _MAX_COMPARE_ALL = 64  # number of times up to which a linear search is used
 
 
@@ -163,6 +163,13 @@ class StepEnds(eqx.Module):
     end: Scalar
     lead: Scalar
 
+    def between(self, t0: Array, t1: Array, ts: Array) -> tuple[Array, Array, Array]:
+        """Start, end and saved times of a motion, moved inside it from the jumps at its start and its end."""
+        nudge = NUDGE * jnp.finfo(self.times.dtype).eps * jnp.maximum(abs(t0), abs(t1))
+        low, high = jax.lax.stop_gradient((self.start + nudge, self.end - nudge))
+        inside = [t + jax.lax.stop_gradient(jnp.clip(t, low, high) - t) for t in (t0, t1, ts)]
+        return inside[0], inside[1], inside[2]
+
     def moving(self, t: Array) -> tuple[Array, Array]:
         """`t` with the derivative of the entry of `times` that it equals, and whether it equals one."""
         nearest = self.times[jnp.minimum(_index(self.times, t, "left"), len(self.times) - 1)]
@@ -172,7 +179,7 @@ class StepEnds(eqx.Module):
     def sides(self, t0: Array, t1: Array) -> tuple[Array, Array, Array]:
         """The ends of a step, moved inside it from the switching times at its ends; and whether it starts at one."""
         frozen = jax.lax.stop_gradient
-        nudge = frozen(_NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
+        nudge = frozen(NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
         (start, starts_at_switch), (end, ends_at_switch) = self.moving(t0), self.moving(t1)
         start_offset = jnp.maximum(jnp.where(starts_at_switch, nudge, 0.0), frozen(self.start + nudge - start))
         end_offset = jnp.maximum(jnp.where(ends_at_switch, nudge, 0.0), frozen(end - self.end + nudge))
@@ -238,7 +245,7 @@ def stepping_onto(
         return solver, controller, args, t0
     t0, t1 = jnp.asarray(t0), jnp.asarray(t1)
     forward = jnp.where(t0 < t1, 1, -1).astype(t0.dtype)  # as in diffrax, times of a motion backward are negative
-    stops = _stops(forward * switches.jumps, forward * switches.kinks, forward * t0, forward * t1)
+    stops = step_ends(SwitchingTimes(forward * switches.jumps, forward * switches.kinks), forward * t0, forward * t1)
     if not isinstance(controller, dfx.StepTo):
         t0 = t0 - forward * stops.lead
     times = jax.lax.stop_gradient(stops.times)
@@ -247,7 +254,7 @@ def stepping_onto(
     return SwitchingSolver(solver), controller, (*args, stops), t0
 
 
-def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> StepEnds:
+def step_ends(switches: SwitchingTimes, t0: Array, t1: Array) -> StepEnds:
     """The times at which steps end; times outside the motion are replaced by one that no step reaches.
 
     Only the times of jumps carry derivatives: at a kink the accelerations on both sides are equal. A jump at the start
@@ -255,7 +262,7 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> StepEnds:
     after an event belongs to the motion that follows, which starts earlier by `lead`, so that there is a step between
     the event and the jump.
     """
-    kinks, never = jax.lax.stop_gradient(kinks), jnp.finfo(t0.dtype).max
+    jumps, kinks, never = switches.jumps, jax.lax.stop_gradient(switches.kinks), jnp.finfo(t0.dtype).max
     gap, (start, end) = jax.lax.stop_gradient((4 * smallest_gap(t0, t1), (t0, t1)))
     if len(jumps) and len(kinks):
         sorted_jumps = jnp.append(jnp.sort(jax.lax.stop_gradient(jumps)), never)
