@@ -30,7 +30,7 @@ NATIVE = ("-march=native",)  # all instructions of this computer's processor
 _ARITHMETIC = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 # As wide as the lanes, which compilers for processors with vectors of 512 bits avoid by themselves.
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine().lower() in ("x86_64", "amd64") else ()
-_PATIENCE = 300.0  # [s] time limit of the compiler: it takes 4 s, with sanitizers 45 s, several times that under load
+_PATIENCE = 300.0  # [s] time limit of the compiler: it takes 18 s, with sanitizers more, several times that under load
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -17,8 +18,8 @@ from jaxmbd.engine.store import artefacts, own_files
 
 @pytest.fixture(scope="module")
 def content() -> bytes:
-    """A compiled machine."""
-    return machine().compiled(c_library.compiler())
+    """A compiled machine; whether it is fast does not matter, and optimising takes the compiler eight times as long."""
+    return dataclasses.replace(machine(), flags=("-O0",)).compiled(c_library.compiler())
 
 
 class Compiler:
