@@ -68,18 +68,20 @@ def is_local(array: Any) -> bool:
 
 
 def _is_traced(tree: Any, functions: set[int]) -> bool:
-    """True if there is a tracer in a tree or in a closure of its functions, except those that are known already."""
+    """True if there is a tracer in a tree, or in a closure or the defaults of its functions, except those known
+    already."""
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.core.Tracer):
             return True
-        if isinstance(leaf, FunctionType) and leaf.__closure__ and id(leaf) not in functions:
+        if isinstance(leaf, FunctionType) and id(leaf) not in functions:
             functions.add(id(leaf))
-            if any(_is_traced(_content(cell), functions) for cell in leaf.__closure__):
+            if _is_traced([*map(content_of, leaf.__closure__ or ()), leaf.__defaults__], functions):
                 return True
     return False
 
 
-def _content(cell: CellType) -> Any:
+def content_of(cell: CellType) -> Any:
+    """What a cell of a closure holds, None if nothing yet."""
     try:
         return cell.cell_contents
     except ValueError:  # it is assigned later

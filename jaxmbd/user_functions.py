@@ -1,4 +1,4 @@
-"""Calls of users' functions, with error messages that name the part of the function.
+"""Calls of users' functions, with error messages that name the part of the function; and what these close over.
 
 A part is checked once, on shapes only, when its mechanism is built (`model/mechanism/validation.py`): parts of one type
 are stacked without their names afterwards, so that later errors could not name the part.
@@ -7,13 +7,15 @@ are stacked without their names afterwards, so that later errors could not name 
 import inspect
 import traceback
 from collections.abc import Callable
-from typing import Any
+from types import CellType, FunctionType
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmbd.arrays import content_of, is_concrete
 from jaxmbd.engine.calls.user_calls import plain
 from jaxmbd.engine.upstream.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
@@ -22,6 +24,54 @@ _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerI
 _LONGEST = 300  # characters of an error's text; of a longer one only the first line is said
 # Raised by a running program rather than by the function's own code: re-raised unchanged.
 _RUNTIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+
+
+Tree = TypeVar("Tree")
+
+
+class LiftedFunction(eqx.Module):
+    """A function that closes over traced values, with these as leaves, so that derivatives pass through what holds it.
+
+    `of`: the function with nothing in place of what is traced; `cells`: that by the number of the cell; `defaults`: of
+    its arguments. Functions in these are lifted themselves.
+    """
+
+    of: FunctionType = eqx.field(static=True)
+    cells: dict[int, Any]
+    defaults: tuple[Any, ...] | None
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _with_contents(self.of, self.cells, self.defaults)(*arguments, **named)
+
+    @property
+    def __wrapped__(self) -> FunctionType:  # whose signature and name are said in errors
+        return self.of
+
+
+def lifted(tree: Tree) -> Tree:
+    """A tree in which functions that close over traced values have these as leaves."""
+    if is_concrete(tree):
+        return tree
+    return jax.tree.map(_lifted, tree)
+
+
+def _lifted(leaf: Any) -> Any:
+    if not isinstance(leaf, FunctionType) or is_concrete(leaf):
+        return leaf
+    # The cell of the function's own name stays as it is.
+    found = {k: content_of(cell) for k, cell in enumerate(leaf.__closure__ or ())}
+    cells = {k: lifted(x) for k, x in found.items() if x is not leaf and not is_concrete(x)}
+    defaults = None if leaf.__defaults__ is None else lifted(leaf.__defaults__)
+    empty = None if defaults is None else (None,) * len(defaults)
+    return LiftedFunction(_with_contents(leaf, dict.fromkeys(cells), empty), cells, defaults)
+
+
+def _with_contents(function: FunctionType, contents: dict[int, Any], defaults: tuple[Any, ...] | None) -> FunctionType:
+    """The function with other contents of some of the cells that it closes over, and other defaults."""
+    cells = [CellType(contents[k]) if k in contents else cell for k, cell in enumerate(function.__closure__ or ())]
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, tuple(cells))
+    made.__kwdefaults__, made.__qualname__ = function.__kwdefaults__, function.__qualname__
+    return made
 
 
 def call_user(part: str, field: str, function: Callable[..., Any], *arguments: Any, takes: str) -> Any:

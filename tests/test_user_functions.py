@@ -323,3 +323,54 @@ def test_chosen_speeds_are_affine() -> None:
     for function, text in ((lambda t, q, p, _: p**2, NOT_AFFINE), (lambda t, q, p, _: jnp.cos(q), UNUSED)):
         assert error_of(lambda function=function: speeds(function))[0] == text.format(**IN_SPEEDS)
     speeds(lambda t, q, p, _: p * jnp.exp(q) - t**2)
+
+
+# --- functions that close over traced values ----------------------------------------------------------------------
+
+
+def _turned(force: Any = None, driver: Any = None, **settings: Any) -> mbd.Solution:
+    """A bar of inertia 1 about its pin, without gravity, from rest."""
+    bar = pl.Body("bar", 1.0, 0.75)
+    forces = [] if force is None else [pl.JointForce("motor", "O.angle", force)]
+    drivers = [] if driver is None else [pl.Driver("motor", "O.angle", driver)]
+    pin = pl.Revolute("O", pl.ground.at(0, 0), bar.at(-0.5, 0))
+    mechanism = pl.Mechanism([bar], [pin], forces, drivers)
+    signals = settings.pop("signals", {})
+    mechanism = mbd.with_inputs(mechanism, signals) if signals else mechanism
+    start = mbd.assemble(mechanism, {"O.angle": 0.0}) if driver is None else mbd.assemble(mechanism)
+    return mbd.simulate(mechanism, start, jnp.array([0.0, 0.5, 1.0]), accuracy="high", **settings)
+
+
+def _by_default(rate: Any) -> Any:
+    return _turned(lambda t, x, w, _, k=rate: k * t)["O.angle"][-1]
+
+
+def _nested(rate: Any) -> Any:
+    inner = lambda t: {"rate": rate}["rate"] * t  # noqa: E731
+    return _turned(lambda t, x, w, _: inner(t))["O.angle"][-1]
+
+
+def _stopped(rate: Any) -> Any:
+    event = mbd.Event("enough", lambda at: at.t - 0.2 * rate, above=0.0, then=mbd.Stop())
+    return _turned(lambda t, x, w, _: 1.0, events=[event])["O.angle"][-1]
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda rate: _turned(lambda t, x, w, _: rate * t)["O.angle"][-1], 1 / 6),
+        pytest.param(lambda rate: _turned(driver=lambda t: rate * t**2)["O.angle"][-1], 1.0, marks=pytest.mark.slow),
+        pytest.param(
+            lambda rate: _turned(signals={"O.angle": lambda t: rate * t})["O.angle"][-1], 1 / 6, marks=pytest.mark.slow
+        ),
+        pytest.param(_by_default, 1 / 6, marks=pytest.mark.slow),
+        pytest.param(_nested, 1 / 6, marks=pytest.mark.slow),
+        pytest.param(_stopped, 0.2**2 * 3.0, marks=pytest.mark.slow),
+    ],
+    ids=["force", "driver", "signal", "default", "nested", "event"],
+)
+def test_derivatives_pass_through_what_a_function_closes_over(function: Any, slope: float) -> None:
+    """In all modes, although JAX traces the value outside of the function."""
+    rate = jnp.asarray(3.0)
+    for derivative in (jax.grad(function), jax.jacfwd(function), jax.jit(jax.grad(function))):
+        np.testing.assert_allclose(derivative(rate), slope, rtol=0, atol=1e-8)

@@ -25,7 +25,7 @@ from jaxmbd.model.mechanism.law_shapes import time_shape
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.numbers import find, is_pattern, names_of, numbers_of, with_numbers
 from jaxmbd.parameters.places import AbstractPlace
-from jaxmbd.user_functions import user_array
+from jaxmbd.user_functions import lifted, user_array
 
 # The fields that hold a law of time, and the inputs that are added to it. Any other force along a coordinate gets its
 # input as a whole: friction has no such field.
@@ -101,7 +101,7 @@ def with_inputs(mechanism: Mechanism, signals: Mapping[str, Function | Number]) 
     check_mapping("with_inputs: signals", signals, '{"O.angle": 2.0}')
     known, over_time = inputs(mechanism), {}
     for name, given in signals.items():
-        signal = as_float(given)
+        signal = lifted(as_float(given))
         if name in known:
             check_signal(mechanism, name, signal)
             over_time[name] = signal

@@ -14,7 +14,8 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
 from jaxmbd.engine import choice
-from jaxmbd.integrate.adjoint.native_steps import native_steps, run_native
+from jaxmbd.integrate.adjoint.native_run import run_native
+from jaxmbd.integrate.adjoint.native_steps import native_steps
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled

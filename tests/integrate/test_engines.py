@@ -78,7 +78,6 @@ def test_the_classical_method_is_that_of_diffraxs_loop() -> None:
             {"formulation": mbd.CoordinatePartitioning()},
             "whose formulation changes the state after each step (CoordinatePartitioning)",
         ),
-        ({"switching_times": [0.05]}, "with switching times, of a Table or Piecewise or given"),
         ({"stepsize_controller": dfx.StepTo([0.0, 0.05, 0.1])}, "with another step-size controller (StepTo)"),
         ({"adjoint": dfx.RecursiveCheckpointAdjoint()}, "with another adjoint (RecursiveCheckpointAdjoint)"),
         ({"progress": True}, "with a progress bar"),

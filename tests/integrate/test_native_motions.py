@@ -255,7 +255,7 @@ def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
         condition=is_walled,
     )  # fmt: skip
     assert found is not None
-    run, _ = native_steps.run_native(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
+    run, _ = run_native(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
     return run.ys[1][0][0, 0]  # pyright: ignore
 
 
@@ -297,7 +297,7 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
     control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)
     found = native_steps.native_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
     assert found is not None
-    run, _ = native_steps.run_native(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
+    run, _ = run_native(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
     return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
 
 

@@ -1,5 +1,5 @@
-"""Steps onto switching times in the native time loop: a ball on a rail that is pulled down and, from some time on, pushed
-up; it may bounce. Values and derivatives by all numbers are compared with the closed form."""
+"""Steps onto switching times in the native time loop: a ball on a rail that is pulled down and, from some time on,
+pushed up; it may bounce. Values and derivatives by all numbers are compared with the closed form."""
 
 from collections.abc import Callable
 from functools import cache
@@ -40,8 +40,8 @@ def run(p: Array, bounces: bool, **settings: Any) -> mbd.Solution:
     moved = start()
     moved = mbd.State(moved.t, moved.q.at[0].add(height), moved.v, moved.layout)
     floor = mbd.Event("floor", "rail.displacement", below=0.0, then=mbd.Bounce(RESTITUTION))
-    events = {"events": [floor], "max_events": 4} if bounces else {}
-    return mbd.simulate(ball(push, at), moved, SAVED, **{"accuracy": "high", **events, **settings})
+    events: Any = {"events": [floor], "max_events": 4} if bounces else {}
+    return mbd.simulate(ball(push, at), moved, SAVED, accuracy="high", **events, **settings)
 
 
 def heights(p: Array, bounces: bool = False, **settings: Any) -> Array:
@@ -135,7 +135,9 @@ def test_single_precision_stays_single() -> None:
     np.testing.assert_allclose(found, exact(EARLY.at[0].set(0.0)), rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("then", [mbd.LogOnly(), mbd.Stop(), mbd.Switch("push", on=False)], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "then", [mbd.LogOnly(), mbd.Stop(), mbd.Switch("push", on=False)], ids=lambda x: type(x).__name__
+)
 def test_an_event_at_the_time_of_a_switch_happens_once(then: Any) -> None:
     at = 0.3
     clock = mbd.Event("clock", lambda now: now.t, above=at, then=then)

@@ -19,7 +19,7 @@ from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Measure, Scaled
 from jaxmbd.state.output_channels import TIME, Snapshot, channel_units, channel_values
-from jaxmbd.user_functions import user_array
+from jaxmbd.user_functions import lifted, user_array
 
 
 class ChannelName(eqx.Module):
@@ -177,7 +177,8 @@ class Event(eqx.Module):
                 f"Change(where, value) or LogOnly(), got {then!r}."
             )
         ((self.side, level),) = levels.items()
-        self.name, self.quantity, self.level, self.then = name, as_quantity(quantity), as_float(level), then
+        self.name, self.level, self.then = name, as_float(level), lifted(then)
+        self.quantity = as_quantity(lifted(quantity))
         _check_kind(f"Event {name!r}: quantity", self.quantity)
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 

@@ -31,7 +31,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated, start_of
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.native_steps import run_native
+from jaxmbd.integrate.adjoint.native_run import run_native
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,

@@ -32,7 +32,7 @@ _FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))
 _SOURCES = (
     "vm.c", "program.h", "motion.h", "program_table.h", "lanes.h", "vm_lanes.h", "erk_slots.h", "erk_loop.h",
-    "erk_events.h", "erk_sweeps.h", "irk_steps.h",
+    "erk_events.h", "erk_sweeps.h", "irk_steps.h", "closing.h",
 )  # fmt: skip
 _NO_PROGRAM = 2  # an outcome, as numbered in `vm.c`
 _lock = threading.Lock()

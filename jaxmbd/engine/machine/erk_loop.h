@@ -273,11 +273,14 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   const int64_t reaches = SLOTS_IMPLICIT(m, REACH), inner = guesses + linearizes + reaches;
   const int64_t work = implicit ? n + 1 + m->unknowns.count + m->unknowns.factors : 0;
   const int64_t found = implicit ? m->unknowns.count + UNKNOWN_SIZES + moving * s + n : 0;
-  WORKSPACE(memory, (1 + waits) * (all + inner) + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0) + work + found)
+  const int64_t closes = JOIN(room_of_closing, NAME)(m, 0, 0), shuts = closes ? SLOTS(m->closing) : 0;
+  WORKSPACE(memory, closes + waits * shuts + (1 + waits) * (all + inner) + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0) + work + found)
   ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * (all + inner))
   ROOM(inside_step, inner) ROOM(working, work) ROOM(gives, found)
   ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 10 * events) ROOM(inside, events ? n : 0)
-  ROOM(result, events ? n + m->memory.entry : 0)
+  ROOM(result, events ? n + m->memory.entry : 0) ROOM(closed, closes) ROOM(shut, waits * shuts)
+  const JOIN(Closing, NAME) closing = JOIN(closing_in, NAME)(m, 0, closed);
+  JOIN(Slots, NAME) shutting = {m->closing, closed, shut, first};
   V *const at_end = heights + 2 * events, *const left = at_end + 2 * events, *const right = left + 2 * events;
   const JOIN(Watch, NAME) watch = {guard, event, heights, at_end, left, right, right + 2 * events, inside, result};
   JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
@@ -293,6 +296,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   V rtol, atol, unknown, failed = {0}; /* 1 in lanes whose slope at the start of the step is not known, and whose step failed */
   JOIN(fill, NAME)(&mine, x, first);
   if (m->after) JOIN(fill, NAME)(&settled, z, first);
+  if (closes) JOIN(fill, NAME)(&shutting, closed, first);
   if (events) JOIN(fill, NAME)(&watched, guard, first), JOIN(fill, NAME)(&acting, event, first);
   for (int k = 0; implicit && k <= REACH; k++) JOIN(fill, NAME)(&in_step[k], in_step[k].x, first);
   EACH_LANE {
@@ -311,6 +315,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         instances[l] = following++;
         JOIN(admit, NAME)(&mine, l, instances[l]);
         if (m->after) JOIN(admit, NAME)(&settled, l, instances[l]);
+        if (closes) JOIN(admit, NAME)(&shutting, l, instances[l]);
         if (events) JOIN(admit, NAME)(&watched, l, instances[l]), JOIN(admit, NAME)(&acting, l, instances[l]);
         for (int k = 0; implicit && k <= REACH; k++) JOIN(admit, NAME)(&in_step[k], l, instances[l]);
         JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
@@ -343,9 +348,10 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     for (int64_t k = 0; k < n && !implicit; k++)
       next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, moving), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
+    if (closes) failed = JOIN(or, NAME)(failed, JOIN(close, NAME)(m, &closing, &end, next, JOIN(eq, NAME)(h, ALL(0)), instances));
     /* Shorter steps, where they are controlled; else the motion has failed. */
     error = JOIN(select, NAME)(failed, ALL(INFINITY), error);
-    for (int64_t k = 0; implicit && !m->adaptive && k < moving; k++) next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
+    for (int64_t k = 0; (implicit || closes) && !m->adaptive && k < moving; k++) next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
     JOIN(settle, NAME)(after, z, &end, next, instances);
     if (events) {
       int wanted[LANES];
@@ -360,6 +366,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       JOIN(Lane, NAME) *a = &lanes[l];
       if (!a->active || (events && sought[l])) continue;
       const T start = a->tprev;
+      if (LANE_OF(failed, l)) a->aimed = NOTHING; /* a step to a root, too, is tried again with another length */
       const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, instances[l], k, LANE_OF(error, l)) :
                                       JOIN(reaches_event, NAME)(m, &watch, a, l, f, next);
       if (!kept) continue;
@@ -369,8 +376,8 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     for (int64_t j = 0; j < 2 * events; j++) watch.begin[j] = JOIN(select, NAME)(keep, watch.end[j], watch.begin[j]);
     JOIN(save, NAME)(m, lanes, instances, keep, y, f, begin, end);
     for (int64_t k = 0; k < n; k++) y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
-    for (int64_t k = 0; q->fsal && k < moving; k++) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * moving + k], f[k]);
-    if (q->fsal) unknown = ALL(0), any_unknown = 0;
+    for (int64_t k = 0; q->fsal && !closes && k < moving; k++) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * moving + k], f[k]);
+    if (q->fsal && !closes) unknown = ALL(0), any_unknown = 0;
     EACH_LANE {
       if (!LANE_OF(keep, l) || !lanes[l].switched) continue;
       any_unknown = 1, LANE_OF(unknown, l) = 1, lanes[l].fresh = events > 0;

@@ -117,7 +117,7 @@ static void JOIN(move_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, c
 
 /* The first slopes of a step of all lanes are known from the step before, unless an event or a switching time is between. */
 static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *instances, const int64_t i) {
-  if (!i || !m->method.fsal) return 0;
+  if (!i || !m->method.fsal || CLOSES(m)) return 0;
   EACH_LANE {
     if (JOIN(is_event, NAME)(m, a, l, i - 1)) return 0;
     if (i < a->accepted[l] && JOIN(switch_at, NAME)(m, instances[l], a->starts[l][i]) >= 0) return 0;
@@ -223,11 +223,12 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
   const int64_t moving = MOVING(m), directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
   const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0, implicit = IMPLICIT(m);
-  const int64_t inner = JOIN(room_of_implicit, NAME)(m);
-  WORKSPACE(memory, inner + slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
+  const int64_t inner = JOIN(room_of_implicit, NAME)(m), closes = JOIN(room_of_closing, NAME)(m, 1, directions);
+  WORKSPACE(memory, closes + inner + slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
   ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(df, directions * moving * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
   ROOM(slope, moving) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
-  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result) ROOM(in_step, inner)
+  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result) ROOM(in_step, inner) ROOM(closed, closes)
+  const JOIN(Closing, NAME) closing = JOIN(begin_closing, NAME)(m, closed, instances);
   const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
   const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
@@ -261,6 +262,10 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
       for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
     if (!implicit) JOIN(combine_into, NAME)(m, dy, e.h, q->b, s, df);
+    const V rests = JOIN(eq, NAME)(e.h, ALL(0));
+    JOIN(close, NAME)(m, &closing, &e.end, y, rests, instances);
+    for (int64_t d = 0; d < directions; d++) dt[d] = dt0[d] + dh[d];
+    JOIN(tangent_closing, NAME)(m, &closing, &e.end, dt, dy, rests, instances);
     if (EVENTS(m)) {
       y[m->memory.time] = e.end;
       EACH_LANE {
@@ -285,8 +290,8 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
 /* --- cotangents ------------------------------------------------------------------------------------------- */
 
 /* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *newton, const Motion *after, V *u, const V t,
-                             const V end, const V *y, V *stage, V *f, V *next, const int64_t *instances) {
+static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing,
+                             const Motion *after, V *u, const V t, const V end, const V *y, V *stage, V *f, V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), implicit = IMPLICIT(m);
   const V h = end - t;
@@ -299,6 +304,7 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *
   }
   for (int64_t k = 0; k < moving && !implicit; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, moving);
   for (int64_t k = moving; k < n && !implicit; k++) next[k] = y[k];
+  JOIN(close, NAME)(m, closing, &end, next, JOIN(eq, NAME)(h, ALL(0)), instances);
   if (EVENTS(m)) next[m->memory.time] = end;
   JOIN(settle, NAME)(after, u, &end, next, instances);
 }
@@ -322,7 +328,7 @@ static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
 static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x,
-                                const JOIN(Implicit, NAME) *newton, const Motion *after, V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
+                                const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing, const Motion *after, V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
                                 const int64_t *instances) {
   const int64_t n = STATES(m);
   int64_t step[LANES];
@@ -341,7 +347,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     if (!any) break;
     V t, end;
     JOIN(ends, NAME)(m, a, instances, step, fresh, &t, &end);
-    JOIN(step, NAME)(m, x, newton, after, u, t, end, between + n * j, stage, f, next, instances);
+    JOIN(step, NAME)(m, x, newton, closing, after, u, t, end, between + n * j, stage, f, next, instances);
     if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, v, t, between + n * j, result, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
     EACH_LANE step[l] += fresh[l];
@@ -474,11 +480,12 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
   const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
   const int64_t acts = SLOTS_EVENT(m), pulls = EVENTS(m) ? SLOTS(m->event + 1) : 0, given = EVENTS(m) ? n + m->memory.entry : 0;
-  const int64_t implicit = IMPLICIT(m), inner = JOIN(room_of_implicit, NAME)(m);
-  WORKSPACE(memory, inner + slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
+  const int64_t implicit = IMPLICIT(m), inner = JOIN(room_of_implicit, NAME)(m), closes = JOIN(room_of_closing, NAME)(m, 1, 1);
+  WORKSPACE(memory, closes + inner + slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
   ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, moving * s) ROOM(fbar, moving * s) ROOM(stage, n * s)
   ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
-  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given) ROOM(in_step, inner)
+  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given) ROOM(in_step, inner) ROOM(closed, closes)
+  const JOIN(Closing, NAME) closing = JOIN(begin_closing, NAME)(m, closed, instances);
   memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
   JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
   const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
@@ -495,9 +502,12 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
   for (int64_t i = a.steps - 1; i >= 0; i--) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(m, &a, instances, i);
     JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
-    JOIN(restore, NAME)(m, &a, i, x, &newton, after, u, event, result, stage, f, next, between, y, instances);
+    JOIN(restore, NAME)(m, &a, i, x, &newton, &closing, after, u, event, result, stage, f, next, between, y, instances);
     if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);
-    JOIN(step, NAME)(m, x, &newton, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
+    JOIN(step, NAME)(m, x, &newton, &closing, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
+    V endbar = {0};
+    JOIN(pull_closing, NAME)(m, &closing, &e.end, ybar, bar, &endbar, bars, JOIN(eq, NAME)(e.h, ALL(0)), instances);
+    g.startbar += endbar, g.hbar += endbar;
     if (implicit) { /* the end of the step is no sum of the start and of slopes */
       const V rests = JOIN(eq, NAME)(e.h, ALL(0));
       memset(fbar, 0, (size_t)(moving * s) * sizeof(V)), memcpy(next, ybar, (size_t)n * sizeof(V));

@@ -41,6 +41,7 @@ typedef struct {
 } Unknowns;
 
 enum { MOST_ITERATIONS = 12, MOST_CORRECTIONS = 60 }; /* of Newton's method, and of the derivatives of its fixed point */
+enum { MOST_CLOSINGS = 20 }; /* of Newton's method after a step: it converges in 2 to 4 */
 enum { UNKNOWN_SIZES = 3 }; /* what an iteration gives beside the unknowns: their change, and what counts as small */
 
 /* The programs of an implicit method beside that of its iteration (`irk_steps.h`). */
@@ -53,6 +54,9 @@ typedef struct Motion {
   Call call;
   Tableau method;
   const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
+  /* Puts the first components of the state back onto the constraints after each step, by a step of Newton's method: those
+     components, and the size of the change; NULL for none. Beside it is its derivative. */
+  const struct Motion *closing;
   /* The guards of events, and what an event does (`erk_events.h`); NULL for none. Beside the latter is what pulls back. */
   const struct Motion *guard, *event;
   Memory memory;
@@ -63,6 +67,7 @@ typedef struct Motion {
   int64_t directions; /* of tangents */
   int64_t part;       /* which of the programs it runs, in the text of a kernel, which has functions for each */
   int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;
+  int64_t coordinates; /* how many of its first components are closed by `closing`, before the speeds that follow from these */
   int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* the weights of the squared errors of the components of the state */

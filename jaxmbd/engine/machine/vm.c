@@ -55,6 +55,8 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define SLOTS(m) (m)->call.program->slots
 #define SLOTS_AFTER(m) ((m)->after ? SLOTS((m)->after) : 0)
 #define SLOTS_BESIDE(m) SLOTS(m + 1)
+#define CLOSES(m) ((m)->closing != NULL)
+#define SLOTS_CLOSING(m, k) ((m)->closing ? SLOTS((m)->closing + (k)) : 0)
 #define SLOTS_GUARD(m) ((m)->guard ? SLOTS((m)->guard) : 0)
 #define SLOTS_EVENT(m) ((m)->event ? SLOTS((m)->event) : 0)
 #define EVENTS(m) (m)->memory.events
@@ -243,7 +245,7 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 
 /* The settings of a call for motions: the first operand. */
 enum { BATCH, DIRECTIONS, MOVING, TIMES, SWITCHES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS,
-       WITH_STATE, WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t),
+       WITH_STATE, WITH_TIMES, WITH_AFTER, CLOSED, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t),
        MOTION = UNKNOWNS + sizeof(Unknowns) / sizeof(int64_t) };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
    events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
@@ -272,7 +274,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
-  m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS];
+  m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS], m->coordinates = settings[CLOSED];
   memcpy(&m->memory, settings + MEMORY, sizeof m->memory);
   memcpy(&m->unknowns, settings + UNKNOWNS, sizeof m->unknowns);
   for (int64_t k = 0; k < p->inputs; k++) {
@@ -348,16 +350,18 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
 
 /* The programs of a motion, in the order of the settings: the motions that they belong to. Of these the first one runs, and the
    others are beside it. */
-enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, STEPS_OF_IMPLICIT, MOTIONS = STEPS_OF_IMPLICIT + IMPLICIT_PROGRAMS };
+enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, CLOSING, CLOSING_DERIVATIVE, STEPS_OF_IMPLICIT, MOTIONS = STEPS_OF_IMPLICIT + IMPLICIT_PROGRAMS };
 
 static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
   const int64_t entry = ((const Memory *)(settings + MEMORY))->entry;
   const Unknowns *unknowns = (const Unknowns *)(settings + UNKNOWNS);
   const int in_lanes = settings[BATCH] > 1, has_events = settings[MEMORY] > 0, pulls = kind == COTANGENTS;
-  const int implicit = unknowns->count > 0, differs = implicit && kind != SOLVE;
+  const int implicit = unknowns->count > 0, sweeps = kind != SOLVE, differs = implicit && sweeps;
+  const int closes = settings[CLOSED] > 0;
   const int is_there[MOTIONS] = {1, pulls || differs, settings[WITH_AFTER] != 0, has_events && kind == SOLVE, has_events,
-                                 has_events && pulls, implicit, implicit, implicit, differs, differs && pulls};
+                                 has_events && pulls, closes, closes && sweeps, implicit, implicit, implicit, differs,
+                                 differs && pulls};
   const Program *all[MOTIONS] = {NULL};
   int64_t inputs = 0;
   for (int k = 0, found = 0; k < MOTIONS; k++) {
@@ -382,10 +386,11 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
   }
   const int64_t results = pulls ? all[PULL]->outputs : 0;
   Array bars[results + 1];
-  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = m[STEPS_OF_IMPLICIT + REACH_DERIVATIVE].bars = memset(bars, 0, sizeof bars);
+  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = m[CLOSING_DERIVATIVE].bars = m[STEPS_OF_IMPLICIT + REACH_DERIVATIVE].bars = memset(bars, 0, sizeof bars);
   if (implicit) m->implicit = m + STEPS_OF_IMPLICIT;
   if (is_there[AFTER]) m->after = m + AFTER;
   if (is_there[GUARD]) m->guard = m + GUARD;
+  if (closes) m->closing = m + CLOSING;
   if (has_events) m->event = m + EVENT;
   if (kind == SOLVE) set_up_run(m, b, at, settings);
   else if (kind == TANGENTS) set_up_tangents(m, b, at, settings);

@@ -165,6 +165,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #ifdef KERNEL
 #include "erk_slots.h"
 #include "irk_steps.h"
+#include "closing.h"
 #include "erk_loop.h"
 #include "erk_sweeps.h"
 

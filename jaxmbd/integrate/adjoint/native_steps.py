@@ -1,15 +1,14 @@
 """Motions whose time loop runs in the virtual machine: their functions are programs.
 
 `NativeSteps` is the chain of accepted steps of such a motion, by an explicit method or an implicit one. The run itself
-(`run_native`) and the sweeps for its first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`);
+(`native_run.py`) and the sweeps for its first derivatives are one call of C each (`erk_loop.h`, `erk_sweeps.h`);
 derivatives of higher order are sweeps of JAX over that chain.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +31,6 @@ from jaxmbd.integrate.adjoint.implicit_functions import (
     Unknowns,
     adjoint_of,
 )
-from jaxmbd.integrate.adjoint.linear_sweeps import solve
 from jaxmbd.integrate.adjoint.step_in_jax import StepInJAX
 from jaxmbd.integrate.adjoint.step_programs import DEGREE, Sweep, numbers_of, with_tangents
 from jaxmbd.integrate.adjoint.steps import (
@@ -47,7 +45,6 @@ from jaxmbd.integrate.adjoint.steps import (
     Outputs,
 )
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
-from jaxmbd.integrate.solvers.switching import StepEnds
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
@@ -63,6 +60,7 @@ def native_steps(
     rate: Callable[..., Array], after: Callable[..., Array] | None, given: PyTree, static: Hashable, y: Array,
     method: ExplicitMethod | ImplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto",
     rows: int = 1024, condition: Array | bool | None = None, events: EventFunctions | None = None, switches: int = 0,
+    closing: "Closing | None" = None,
 ) -> tuple["NativeSteps", list[Array]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program. The rate may be that of the first components of the state alone: the others are constant within a step, and
@@ -70,7 +68,7 @@ def native_steps(
 
     `after(given, static, t, y)`: new last components of the state, set after each accepted step, constant in between.
     `condition`: an array in `given`; where it is false, `after` is known to change nothing. `switches`: how many times
-    there are at which steps end, since the rate may jump there.
+    there are at which steps end, since the rate may jump there. `closing`: puts the state back after each step.
     """
     leaves, tree = jax.tree.flatten(given)
     is_dynamic = tuple(map(is_array, leaves))
@@ -83,7 +81,7 @@ def native_steps(
     place = next((k for k, x in enumerate(arrays) if x is condition), None)
     steps = _steps_of(
         rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows,
-        place, events, switches,
+        place, events, switches, closing,
     )  # fmt: skip
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
@@ -93,7 +91,7 @@ def _steps_of(
     rate: Callable[..., Array], after: Callable[..., Array] | None, tree: TreeDef, is_dynamic: tuple[bool, ...],
     others: tuple[object, ...], static: Hashable, types: ShapesAndTypes, method: ExplicitMethod | ImplicitMethod,
     norm: bytes, times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
-    events: EventFunctions | None, switches: int,
+    events: EventFunctions | None, switches: int, closing: "Closing | None",
 ) -> "NativeSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -115,7 +113,7 @@ def _steps_of(
         inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((shape[0] + more,), dtype)]
         return pruned(traced(flat(function), inputs))
 
-    named = {"rate": rate, "after": after}
+    named = {"rate": rate, "after": after, "closing": None if closing is None else closing.step}
     if events is not None:
         named |= {"guard": events.guard, "effect": events.effect}
     all_traced = {name: of_state(f) for name, f in named.items() if f is not None}
@@ -136,9 +134,27 @@ def _steps_of(
         functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
     assert not isinstance(used_method, ImplicitMethod)
     steps = NativeSteps(
-        functions, used, used_method, np.frombuffer(norm), (times, switches), max_steps, engine, rows, condition, memory
+        functions,
+        used,
+        used_method,
+        np.frombuffer(norm),
+        (times, switches),
+        max_steps,
+        engine,
+        rows,
+        condition,
+        memory,
+        0 if closing is None else closing.coordinates,
     )
     return None if None in steps.programs.values() else steps
+
+
+class Closing(NamedTuple):
+    """What puts the state back onto the constraints after each step: `step(given, static, t, y)`, one step of Newton's
+    method for the first components, the `coordinates`, then the speeds for these, and the size of the change."""
+
+    step: Callable[..., Array]
+    coordinates: int
 
 
 @freed_when_unused
@@ -151,18 +167,19 @@ class NativeSteps(AbstractSteps):
     with events the `guard`, the `effect`, and both together, `event`; those of an implicit method (`named`), and the
     `adjoint` of its iteration. `used`: the indices of `θ` among all arrays;
     `norm (n,)`: the weights of the squared errors, 0 where an error is not controlled; `condition`: the index of the
-    array that is false where `after` changes nothing; `memory`: of events.
+    array that is false where `after` changes nothing; `memory`: of events; `closed`: how many components are coordinates
+    that the function `closing` closes after each step.
     """
 
     def __init__(
         self, functions: dict[str, TracedFunction], used: Sequence[int], method: ExplicitMethod | ImplicitFunctions,
         norm: np.ndarray, times: tuple[int, int], max_steps: int, engine: Engine, rows: int, condition: int | None,
-        memory: EventMemory,
+        memory: EventMemory, closed: int = 0,
     ) -> None:  # fmt: skip
         self.functions, self.memory, self.has_events = functions, memory, memory.events > 0
         (saved, self._switches), self.has_switches = times, times[1] > 0
         self.implicit = method if isinstance(method, ImplicitFunctions) else None
-        self.in_jax = StepInJAX(functions, method, memory)
+        self._closed, self.in_jax = closed, StepInJAX(functions, method, memory, closed)
         self.tableau = numbers_of(method) if self.implicit is None else self.implicit.tableau()
         self.rate, self.after = functions["rate"], functions.get("after")
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
@@ -252,7 +269,7 @@ class NativeSteps(AbstractSteps):
     @property
     def operations(self) -> int:
         """The number of scalar operations at each stage, and after each step."""
-        found = (self.programs.get(name) for name in ("rate", "after", "guard", "iterate"))
+        found = (self.programs.get(name) for name in ("rate", "after", "guard", "iterate", "closing"))
         return sum(sweep.program.operations for sweep in found if sweep is not None)
 
     def _reads_inside(self, program: Program) -> bool:
@@ -300,8 +317,8 @@ class NativeSteps(AbstractSteps):
         tableau = self.tableau
         unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         numbers = [
-            batch, directions, *reversed(self.outputs[0].shape), self._switches, len(self.norm), tableau.stages, DEGREE, tableau.fsal,
-            tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
+            batch, directions, *reversed(self.outputs[0].shape), self._switches, len(self.norm), tableau.stages, DEGREE,
+            tableau.fsal, tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, self._closed,
             _ENGINES[self.engine], *self.memory, *unknowns.numbers, *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
@@ -333,7 +350,8 @@ class NativeSteps(AbstractSteps):
         wanted = {
             (main, False): implicit or runs or pulls, (main, True): not runs, ("after", False): self.after is not None,
             ("guard", False): events and runs, ("event", False): events and (runs or pulls),
-            ("event", True): events and not runs, ("guess", False): implicit, ("linearize", False): implicit,
+            ("event", True): events and not runs, ("closing", False): self._closed > 0,
+            ("closing", True): self._closed > 0 and not runs, ("guess", False): implicit, ("linearize", False): implicit,
             ("reach", False): implicit, ("reach", True): implicit and not runs, ("adjoint", False): implicit and pulls,
         }  # fmt: skip
         found: list[tuple[Sweep, Role]] = []
@@ -351,7 +369,8 @@ class NativeSteps(AbstractSteps):
         assert sweeps is not None
         operands = [*self._operands_of(sweeps), 0, *self._times, n, n + 1]
         record = [*self._record, "checkpoints"] if recorded else []
-        arrays = ["y0", *self._time_names, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS, *record]
+        arrays = ["y0", *self._time_names, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS]
+        arrays += record
         flags = adaptive, force_dtmin, 1, 0
         return self._call("solve", sweeps, flags, operands, self.solve_results(recorded), arrays, recorded)
 
@@ -452,50 +471,3 @@ class NativeSteps(AbstractSteps):
         checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
         record = [*[steps] * len(self._record), checkpoints] if recorded else []
         return [*self.outputs, scalar, *[number] * 6, *record]
-
-
-def run_native(
-    steps: NativeSteps, theta: list[Array], y: Sequence[Array], controller: dfx.AbstractStepSizeController,
-    first: Any, t0: Any, t1: Any, ts: Array | np.ndarray, ends: StepEnds | None = None,
-) -> tuple[dfx.Solution, Array | None]:  # fmt: skip
-    """The solution as diffrax returns it, for the times `ts` and the end; and what events have logged. `ends`: where
-    steps end."""
-    dtype, order = ts.dtype, steps.error_order
-    adaptive = isinstance(controller, dfx.PIDController)
-    control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
-    times = (t0, t1, ts) if ends is None else (*ends.between(t0, t1, ts), ends.times)
-    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in times)]
-    force = bool(adaptive and controller.force_dtmin)
-    # Sizes of steps are constants in derivatives, as in those of diffrax's loop (`discrete_adjoint.py`).
-    step, control = frozen((jnp.asarray(first, dtype), control))
-    ys, end, *log, t_end, count, accepted, rejected, _, outcome, engine = solve(
-        steps, x, step, control, adaptive, force
-    )
-    sizes = [len(part) for part in y]
-    result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
-    result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
-    counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
-    stats = {name: x.astype(int) for name, x in counts.items()}
-    stats |= {"max_steps": steps.max_steps, "engine": engine, "operations": steps.operations}
-    run = dfx.Solution(
-        t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
-        stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
-    )  # fmt: skip
-    return run, log[0] if log else None
-
-
-def _split(ys: Array, sizes: list[int]) -> tuple[Array, ...]:
-    """The parts of states, empty where they are not saved."""
-    ends = np.cumsum(sizes).tolist()
-    return tuple(ys[:, end - size : end] for size, end in zip(sizes, ends, strict=True))
-
-
-def _control(control: dfx.PIDController, order: Any, dtype: np.dtype) -> Array:
-    """The numbers of the controller, in the order of `vm.c`; its coefficients are exponents of the scaled errors."""
-    p, i, d = control.pcoeff, control.icoeff, control.dcoeff
-    numbers = (
-        control.rtol, control.atol, 0.0 if control.dtmin is None else control.dtmin,
-        jnp.inf if control.dtmax is None else control.dtmax, control.factormin, control.factormax, control.safety,
-        (i + p + d) / order, -(p + 2 * d) / order, d / order,
-    )  # fmt: skip
-    return jnp.stack([jnp.asarray(x, dtype) for x in numbers])

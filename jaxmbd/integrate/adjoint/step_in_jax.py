@@ -21,28 +21,58 @@ from jaxmbd.integrate.adjoint.steps import Dense
 from jaxmbd.integrate.solvers.radau_stages import MAX_ITERATIONS
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
+_MOST_CLOSINGS = 20  # as in `motion.h`
+_CLOSINGS = 2  # steps of Newton's method that give a closed state its derivatives, each to twice as many orders
 _DERIVING = 12  # iterations that give the unknowns of an implicit step their derivatives
 
 
 class StepInJAX(NamedTuple):
-    """A step of a `method` for a motion with some `functions` of parameters, time and state; `memory`: of events."""
+    """A step of a `method` for a motion with some `functions` of parameters, time and state; `memory`: of events;
+    `closed`: how many coordinates are closed after each step."""
 
     functions: dict[str, TracedFunction]
     method: ExplicitMethod | ImplicitFunctions
     memory: EventMemory
+    closed: int = 0
 
     def step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
         """The state at the end of a step, and the data of its interpolation."""
-        if isinstance(self.method, ImplicitFunctions):
-            return self._implicit(self.method, known, y, t0, t1)
-        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, jnp.asarray(t), y))
-        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
-        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
+        y, dense = self._open_step(known, y, t0, t1)
+        y = jnp.where(t0 == t1, y, self._put_back(known, t1, y)) if self.closed else y
         if "after" in self.functions:
             # Frozen: it selects rows, and derivatives are those of the motion with the rows that were selected.
             last = self._evaluate("after", *frozen((known, t1, y)))
             y = y.at[len(y) - len(last) :].set(last)
         return y, dense
+
+    def _open_step(self, known: Sequence[Array], y: Array, t0: Array, t1: Array) -> tuple[Array, Dense]:
+        """A step of the method itself."""
+        if isinstance(self.method, ImplicitFunctions):
+            return self._implicit(self.method, known, y, t0, t1)
+        term = dfx.ODETerm(lambda t, y, known: self._evaluate("rate", known, jnp.asarray(t), y))
+        # As after a jump: the chain keeps the state alone, and evaluates the first stage of each step anew.
+        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, y, known, None, True)
+        return y, dense
+
+    def _put_back(self, known: Sequence[Array], t: Array, y: Array) -> Array:
+        """The state on the constraints (`closing.h`): Newton's method without derivatives, then some steps with them."""
+        n, tolerance = self.closed, jnp.sqrt(jnp.finfo(y.dtype).eps)
+
+        def improved(known: Sequence[Array], t: Array, y: Array, q: Array) -> Array:
+            return self._evaluate("closing", known, t, y.at[:n].set(q))
+
+        def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            found = improved(*fixed, carry[0])
+            return found[:n], found[-1], carry[2] + 1
+
+        fixed = frozen((known, t, y))
+        start = fixed[2][:n], jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), int)
+        q, _, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _MOST_CLOSINGS), improve, start)
+        q, found = y[:n] + (q - fixed[2][:n]), y
+        for _ in range(_CLOSINGS):
+            found = improved(known, t, y, q)
+            q = found[:n]
+        return y.at[: len(found) - 1].set(found[:-1])
 
     def read(self, dense: Dense, t0: Array, t1: Array, t: Array) -> Array:
         """The state at a time within a step."""

@@ -77,8 +77,8 @@ class AbstractSteps(abc.ABC):
     `types`: the types of the inputs; `kinds`: for each input its part (`"value"`, `"known"`, `"time"`) and its index
     there; `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, and the switching times if it
     `has_switches`, repeated for each of the `components`: the times and then their tangents. `ends` of a step are its
-    start and end, for each component. `sets`: the number of sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
-    the number of checkpoints.
+    start and end, for each component. `sets`: the number of sets of saved times. `outputs`: the types of the outputs.
+    `at_end`: the indices of the state in the value. `rows`: the number of checkpoints.
 
     With events (`has_events`) some entries of the record of steps are events, of zero length: their `kind` is the
     number of what happens, that of steps −1 (`erk_events.h`). The state holds the time, with its derivative.

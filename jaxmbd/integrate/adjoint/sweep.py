@@ -149,8 +149,8 @@ NO_EVENT = -1  # the kind of a step that is none, as `NOTHING` in `motion.h`
 
 
 def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array) -> list[Array]:
-    """The ends of step `i`, moved inside it from switching times, and their tangents: only the first start, the last end
-    and those at switching times depend on times."""
+    """The ends of step `i`, moved inside it from switching times, and their tangents: only the first start, the last
+    end and those at switching times depend on times."""
     moves, zero = _at_ends(schedule, times, i), jnp.zeros_like(schedule.starts[0])
     ends = [schedule.starts[i], schedule.ends[i]]
     switches, at_switch = steps.switches(times), _at_switches(steps, schedule, times, i)
@@ -170,8 +170,8 @@ def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array]
 def _at_switches(
     steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array], i: Array
 ) -> list[tuple[Array, Array]]:
-    """For the start and the end of step `i` the number of the switching time that it may be, and whether it is; empty if
-    there are none."""
+    """For the start and the end of step `i` the number of the switching time that it may be, and whether it is; empty
+    if there are none."""
     if not steps.has_switches:
         return []
     switches = steps.switches(times)[0]

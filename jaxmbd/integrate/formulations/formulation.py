@@ -21,6 +21,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     RowsAndSpeeds,
     apply_correction,
     close_loops,
+    closer,
     consistent_speeds,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -185,6 +186,12 @@ class Projection(AbstractProjectedFormulation):
     def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
         q = close_loops(equations, t, q, MassWeightedCorrection())
         return self, q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())
+
+    def closer(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
+        """One step of Newton's method of `settle`: the coordinates, the speeds for these, and the relative size of the
+        change. The native time loop repeats it."""
+        q, change = closer(equations, t, q, MassWeightedCorrection())
+        return q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection()), change
 
 
 class Kinematic(AbstractFormulation):

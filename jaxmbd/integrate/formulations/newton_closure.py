@@ -308,13 +308,11 @@ def _newton_closure(args: Any, q: Array) -> Array:
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
-        step = as_program(_newton_step)(args, q)
-        return equations.retract(t, q, step), jnp.max(jnp.abs(step / sizes), initial=0.0), count + 1
+        return *as_program(_closer)(args, q), count + 1
 
-    equations, t, _ = args
+    equations, _, _ = args
     if not equations.m:
         return q
-    sizes = equations.scales.speeds
     q, size, _ = jax.lax.while_loop(unfinished, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
     return jnp.where(size <= tolerance, q, jnp.nan)
 
@@ -329,6 +327,20 @@ def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -
     return closed, jnp.zeros_like(closed) if tangent is None else tangent
 
 
+def closer(
+    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
+) -> tuple[Float[Array, " nq"], Scalar]:
+    """The coordinates after one step of Newton's method, and the size of their change relative to the unit that suits
+    each."""
+    return _closer((equations, t, correction), q)
+
+
+def _closer(args: Any, q: Array) -> tuple[Array, Array]:
+    equations, t, _ = args
+    step = _newton_step(args, q)
+    return equations.retract(t, q, step), jnp.max(jnp.abs(step / equations.scales.speeds), initial=0.0)
+
+
 def _newton_step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
@@ -336,5 +348,4 @@ def _newton_step(args: Any, q: Array) -> Array:
 
 
 def _newton_iterate(args: Any, q: Array) -> Array:
-    equations, t, _ = args
-    return equations.retract(t, q, _newton_step(args, q))
+    return _closer(args, q)[0]

@@ -163,7 +163,7 @@ class StepEnds(eqx.Module):
     end: Scalar
     lead: Scalar
 
-    def between(self, t0: Array, t1: Array, ts: Array) -> tuple[Array, Array, Array]:
+    def between(self, t0: Scalar, t1: Scalar, ts: Array) -> tuple[Array, Array, Array]:
         """Start, end and saved times of a motion, moved inside it from the jumps at its start and its end."""
         nudge = NUDGE * jnp.finfo(self.times.dtype).eps * jnp.maximum(abs(t0), abs(t1))
         low, high = jax.lax.stop_gradient((self.start + nudge, self.end - nudge))

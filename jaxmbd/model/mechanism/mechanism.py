@@ -48,6 +48,7 @@ from jaxmbd.model.mechanism.validation import (
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
+from jaxmbd.user_functions import lifted
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
 
@@ -421,7 +422,7 @@ def _parts(kind: str, parts: Iterable[object]) -> tuple[Any, ...]:
             raise MechanismError(
                 f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.{''.join(place)}"
             )
-    return result
+    return lifted(result)
 
 
 def check_numbers(mechanism: Mechanism) -> None:

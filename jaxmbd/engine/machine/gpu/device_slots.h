@@ -23,6 +23,33 @@ INLINE int64_t JOIN(engine, NAME)(const Call *c) { return STRAIGHT_LINE; }
 
 INLINE void JOIN(count, NAME)(const Call *c, const int64_t evaluations) {}
 
+/* No kernel closes joints after a step. */
+#define CLOSES(m) 0
+
+typedef struct {
+  V *slots;
+} JOIN(Closing, NAME);
+
+INLINE int64_t JOIN(room_of_closing, NAME)(const Motion *m, const int sweeps, const int64_t directions) { return 0; }
+
+INLINE JOIN(Closing, NAME) JOIN(closing_in, NAME)(const Motion *m, const int sweeps, V *room) {
+  JOIN(Closing, NAME) none = {NULL};
+  return none;
+}
+
+INLINE JOIN(Closing, NAME) JOIN(begin_closing, NAME)(const Motion *m, V *room, const int64_t *instances) {
+  return JOIN(closing_in, NAME)(m, 1, room);
+}
+
+INLINE V JOIN(close, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, V *y, const V rests,
+                           const int64_t *instances) { return 0; }
+
+INLINE void JOIN(tangent_closing, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, const V *dt, V *dy,
+                                        const V rests, const int64_t *instances) {}
+
+INLINE void JOIN(pull_closing, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, V *ybar, V *bar, V *tbar,
+                                     V *bars, const V rests, const int64_t *instances) {}
+
 /* No kernel has an implicit method. */
 #define IMPLICIT(m) 0
 #define SLOTS_IMPLICIT(m, k) 0

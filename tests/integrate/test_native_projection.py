@@ -1,0 +1,150 @@
+"""Motions that are projected onto the constraints after each step, in the native time loop.
+
+The projected motion is the exact one within its tolerance, as is that without projection: so are their derivatives.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+
+TS = jnp.linspace(0.0, 1.0, 5)
+PROJECTION = mbd.Projection()
+
+
+@cache
+def four_bar() -> Any:
+    return mbd.examples.get("planar-four-bar")
+
+
+def angles(scale: Array, times: Array = TS, **settings: Any) -> Array:
+    """The crank's angle where all masses are scaled but one, so that the motion depends on the scale."""
+    made = four_bar()
+    name = made.mechanism.bodies[1].name
+    mechanism = mbd.with_numbers(made.mechanism, {f"{name}.mass": made.mechanism[name].mass * scale})
+    run = mbd.simulate(mechanism, made.state(), times, **({"accuracy": "high", "formulation": PROJECTION} | settings))
+    return run.q[:, 0]
+
+
+def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
+    made = four_bar()
+    runs = [
+        mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, engine=e) for e in ("auto", "diffrax")
+    ]
+    assert runs[0].engine != "diffrax"
+    assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
+    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-9)
+    open_by = runs[0].violation()
+    assert np.max(open_by.position) < 1e-14
+    assert np.max(open_by.velocity) < 1e-13
+    fixed: Any = {"stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01, "formulation": PROJECTION}
+    runs = [mbd.simulate(made.mechanism, made.state(), TS, engine=e, **fixed) for e in ("auto", "diffrax")]
+    assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"]) == 100
+    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("solver", [None, "stiff"], ids=["explicit", "stiff"])
+def test_derivatives_are_those_of_the_motion(solver: Any) -> None:
+    settings = {} if solver is None else {"solver": solver}
+    one, made = jnp.asarray(1.0), four_bar()
+    run = mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, **settings)
+    assert run.engine != "diffrax"
+    expected = jax.jacfwd(lambda s: angles(s, formulation=None))(one)
+    assert np.abs(expected[-1]) > 1e-3
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(mode(lambda s: angles(s, **settings))(one), expected, rtol=0, atol=1e-8)
+    # Of time: the last step ends where that says, and the joints are closed there.
+    slope = jax.grad(lambda t: angles(one, TS.at[-1].set(t), **settings)[-1])(TS[-1])
+    other = jax.grad(lambda t: angles(one, TS.at[-1].set(t), formulation=None)[-1])(TS[-1])
+    np.testing.assert_allclose(slope, other, rtol=0, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "modes",
+    [(jax.jacfwd, jax.jacrev), (jax.jacrev, jax.jacfwd), (jax.jacfwd, jax.jacfwd), (jax.jacrev, jax.jacrev)],
+    ids=["forward over reverse", "reverse over forward", "forward twice", "reverse twice"],
+)
+def test_second_derivatives(modes: tuple[Callable[..., Any], ...]) -> None:
+    outer, inner = modes
+    one, last = jnp.asarray(1.0), lambda s, f: angles(s, formulation=f)[-1]
+    found = jax.jit(outer(inner(lambda s: last(s, PROJECTION))))(one)
+    expected = jax.jit(jax.jacfwd(jax.jacfwd(lambda s: last(s, None))))(one)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+def driven(rate: Any) -> pl.Mechanism:
+    """A slider-crank whose crank is driven: its constraints depend on the time."""
+    crank, rod = pl.Body("crank", 1.0, 0.1), pl.Body("rod", 2.0, 0.2)
+    slider = pl.Body("slider", 1.0, 0.1)
+    joints = [
+        pl.Revolute("O", pl.ground.at(0, 0), crank.at(0, 0)),
+        pl.Revolute("A", crank.at(0.5, 0), rod.at(-0.6, 0)),
+        pl.Revolute("B", rod.at(0.6, 0), slider.at(0, 0)),
+        pl.Prismatic("P", pl.ground.at(0, 0), slider.at(0, 0)),
+    ]
+    return pl.Mechanism([crank, rod, slider], joints, [], [pl.Driver("motor", "O.angle", lambda t: rate * t)])
+
+
+def test_a_driven_mechanism_is_where_its_driver_says() -> None:
+    start = mbd.assemble(driven(3.0), {"O.angle": 0.0})
+
+    def place(rate: Array, times: Array = TS) -> Array:
+        run = mbd.simulate(driven(rate), start, times, formulation=PROJECTION, throw=False)
+        return run["P.displacement"]
+
+    def exact(rate: Array, times: Array = TS) -> Array:
+        angle = rate * times
+        return 0.5 * jnp.cos(angle) + jnp.sqrt(1.2**2 - (0.5 * jnp.sin(angle)) ** 2)
+
+    rate = jnp.asarray(3.0)
+    np.testing.assert_allclose(place(rate), exact(rate), rtol=0, atol=1e-13)
+    # Of the end of the motion alone: the start is that of another rate.
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(mode(place)(rate)[1:], jax.jacfwd(exact)(rate)[1:], rtol=0, atol=1e-8)
+
+
+def test_a_batch_is_its_members_and_single_precision_stays_single() -> None:
+    scales = jnp.asarray([0.5, 1.0, 3.0, 1.7, 0.9])
+    found = jax.vmap(angles)(scales)
+    for scale, lane in zip(scales, found, strict=True):
+        np.testing.assert_array_equal(angles(scale), lane)
+    with jax.enable_x64(False):
+        made = four_bar()
+        example = mbd.examples.get("planar-four-bar")
+        run = mbd.simulate(example.mechanism, example.state(), TS.astype(np.float32), formulation=PROJECTION, rtol=1e-5)
+        assert run.engine != "diffrax"
+        assert run.q.dtype == np.float32
+    expected = mbd.simulate(made.mechanism, made.state(), TS)
+    np.testing.assert_allclose(run.q, expected.q, rtol=0, atol=1e-3)
+
+
+def test_events_and_redundant_rows_beside_it() -> None:
+    """A parallelogram with three cranks that is struck: closed, its rows selected anew, and the derivative right."""
+
+    def turned(e: Array, formulation: Any) -> Array:
+        cranks = [pl.Body(f"c{k}", 1.0, 0.02, (k + 0.0, 0.25, np.pi / 2)) for k in range(3)]
+        bar = pl.Body("bar", 2.0, 0.1, (1.0, 0.5, 0.0))
+        joints = [pl.Revolute(f"g{k}", pl.ground.at(k + 0.0, 0.0), c.at(-0.25)) for k, c in enumerate(cranks)]
+        joints += [pl.Revolute(f"b{k}", c.at(0.25), bar.at(k - 1.0)) for k, c in enumerate(cranks)]
+        mechanism = pl.Mechanism([*cranks, bar], joints, [pl.Gravity()])
+        state = mbd.assemble(mechanism, speeds={"c0.omega": 2.0})
+        wall = mbd.Event("wall", "g0.angle", above=2.0, then=mbd.Bounce(e))
+        run = mbd.simulate(mechanism, state, TS * 0.6, events=[wall], formulation=formulation, accuracy="high")
+        assert run.engine != "diffrax"
+        return run["g1.angle"]
+
+    e = jnp.asarray(0.7)
+    np.testing.assert_allclose(turned(e, PROJECTION), turned(e, None), rtol=0, atol=1e-9)
+    slopes = [jax.jacrev(turned)(e, f) for f in (PROJECTION, None)]
+    np.testing.assert_allclose(*slopes, rtol=0, atol=1e-7)
+    assert np.abs(slopes[0][-1]) > 0.1
