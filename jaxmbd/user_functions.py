@@ -36,7 +36,7 @@ class LiftedFunction(eqx.Module):
     its arguments. Functions in these are lifted themselves.
     """
 
-    of: FunctionType = eqx.field(static=True)
+    of: Any = eqx.field(static=True)  # a `FunctionType`, which type checkers would take for a method
     cells: dict[int, Any]
     defaults: tuple[Any, ...] | None
 

@@ -18,6 +18,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import native_steps, step_programs
+from jaxmbd.integrate.adjoint.native_run import run_native
 from tests.marks import slow_but
 from tests.numeric import differences
 

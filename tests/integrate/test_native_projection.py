@@ -19,6 +19,7 @@ from jaxmbd import planar as pl
 
 TS = jnp.linspace(0.0, 1.0, 5)
 PROJECTION = mbd.Projection()
+ENGINES: tuple[Any, ...] = ("auto", "diffrax")
 
 
 @cache
@@ -38,8 +39,7 @@ def angles(scale: Array, times: Array = TS, **settings: Any) -> Array:
 def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
     made = four_bar()
     runs = [
-        mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, engine=e) for e in ("auto", "diffrax")
-    ]
+        mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, engine=e) for e in ENGINES]
     assert runs[0].engine != "diffrax"
     assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-9)
@@ -47,14 +47,14 @@ def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
     assert np.max(open_by.position) < 1e-14
     assert np.max(open_by.velocity) < 1e-13
     fixed: Any = {"stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01, "formulation": PROJECTION}
-    runs = [mbd.simulate(made.mechanism, made.state(), TS, engine=e, **fixed) for e in ("auto", "diffrax")]
+    runs = [mbd.simulate(made.mechanism, made.state(), TS, engine=e, **fixed) for e in ENGINES]
     assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"]) == 100
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("solver", [None, "stiff"], ids=["explicit", "stiff"])
 def test_derivatives_are_those_of_the_motion(solver: Any) -> None:
-    settings = {} if solver is None else {"solver": solver}
+    settings: Any = {} if solver is None else {"solver": solver}
     one, made = jnp.asarray(1.0), four_bar()
     run = mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, **settings)
     assert run.engine != "diffrax"

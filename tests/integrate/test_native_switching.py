@@ -135,9 +135,10 @@ def test_single_precision_stays_single() -> None:
     np.testing.assert_allclose(found, exact(EARLY.at[0].set(0.0)), rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    "then", [mbd.LogOnly(), mbd.Stop(), mbd.Switch("push", on=False)], ids=lambda x: type(x).__name__
-)
+ACTIONS = [mbd.LogOnly(), mbd.Stop(), mbd.Switch("push", on=False)]
+
+
+@pytest.mark.parametrize("then", ACTIONS, ids=["log", "stop", "switch"])
 def test_an_event_at_the_time_of_a_switch_happens_once(then: Any) -> None:
     at = 0.3
     clock = mbd.Event("clock", lambda now: now.t, above=at, then=then)

@@ -165,10 +165,9 @@ class NativeSteps(AbstractSteps):
     any; `times`: how many there are of the last two. `functions`: the traced function `f`,
     named `rate`, and others of the same arguments: `after`, the last components of the state after each accepted step;
     with events the `guard`, the `effect`, and both together, `event`; those of an implicit method (`named`), and the
-    `adjoint` of its iteration. `used`: the indices of `θ` among all arrays;
-    `norm (n,)`: the weights of the squared errors, 0 where an error is not controlled; `condition`: the index of the
-    array that is false where `after` changes nothing; `memory`: of events; `closed`: how many components are coordinates
-    that the function `closing` closes after each step.
+    `adjoint` of its iteration. `used`: the indices of `θ` among all arrays; `norm (n,)`: the weights of the squared
+    errors, 0 where an error is not controlled; `condition`: the index of the array that is false where `after` changes
+    nothing; `memory`: of events; `closed`: how many components are coordinates that the function `closing` closes.
     """
 
     def __init__(
@@ -318,8 +317,9 @@ class NativeSteps(AbstractSteps):
         unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         numbers = [
             batch, directions, *reversed(self.outputs[0].shape), self._switches, len(self.norm), tableau.stages, DEGREE,
-            tableau.fsal, tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, self._closed,
-            _ENGINES[self.engine], *self.memory, *unknowns.numbers, *(x for sweep in sweeps for x in sweep.numbers()),
+            tableau.fsal, tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
+            self._closed, _ENGINES[self.engine], *self.memory, *unknowns.numbers,
+            *(x for sweep in sweeps for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
@@ -346,12 +346,13 @@ class NativeSteps(AbstractSteps):
     ) -> list[tuple[Sweep, Role]] | None:
         """The programs of a run or a sweep in the order of `run_motion` (`vm.c`); None if one cannot be expressed."""
         implicit, pulls, runs = self.implicit is not None, name == "cotangents", name == "solve"
+        closes = self._closed > 0
         events, main = self.has_events, "iterate" if self.implicit is not None else "rate"
         wanted = {
             (main, False): implicit or runs or pulls, (main, True): not runs, ("after", False): self.after is not None,
             ("guard", False): events and runs, ("event", False): events and (runs or pulls),
-            ("event", True): events and not runs, ("closing", False): self._closed > 0,
-            ("closing", True): self._closed > 0 and not runs, ("guess", False): implicit, ("linearize", False): implicit,
+            ("event", True): events and not runs, ("closing", False): closes, ("closing", True): closes and not runs,
+            ("guess", False): implicit, ("linearize", False): implicit,
             ("reach", False): implicit, ("reach", True): implicit and not runs, ("adjoint", False): implicit and pulls,
         }  # fmt: skip
         found: list[tuple[Sweep, Role]] = []

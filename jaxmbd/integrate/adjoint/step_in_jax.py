@@ -55,20 +55,20 @@ class StepInJAX(NamedTuple):
         return y, dense
 
     def _put_back(self, known: Sequence[Array], t: Array, y: Array) -> Array:
-        """The state on the constraints (`closing.h`): Newton's method without derivatives, then some steps with them."""
+        """The state on the constraints (`closing.h`), by Newton's method: first without derivatives, then with them."""
         n, tolerance = self.closed, jnp.sqrt(jnp.finfo(y.dtype).eps)
 
         def improved(known: Sequence[Array], t: Array, y: Array, q: Array) -> Array:
             return self._evaluate("closing", known, t, y.at[:n].set(q))
 
         def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            found = improved(*fixed, carry[0])
+            found = improved(theta, end, start, carry[0])
             return found[:n], found[-1], carry[2] + 1
 
-        fixed = frozen((known, t, y))
-        start = fixed[2][:n], jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), int)
-        q, _, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _MOST_CLOSINGS), improve, start)
-        q, found = y[:n] + (q - fixed[2][:n]), y
+        theta, end, start = frozen((known, t, y))
+        first = start[:n], jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), int)
+        q, _, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _MOST_CLOSINGS), improve, first)
+        q, found = y[:n] + (q - start[:n]), y
         for _ in range(_CLOSINGS):
             found = improved(known, t, y, q)
             q = found[:n]
