@@ -185,13 +185,17 @@ class Projection(AbstractProjectedFormulation):
 
     def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
         q = close_loops(equations, t, q, MassWeightedCorrection())
-        return self, q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())
+        return self, q, as_program(_projected_speeds)(equations, t, q, v)
 
     def closer(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
         """One step of Newton's method of `settle`: the coordinates, the speeds for these, and the relative size of the
         change. The native time loop repeats it."""
         q, change = closer(equations, t, q, MassWeightedCorrection())
-        return q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection()), change
+        return q, _projected_speeds(equations, t, q, v), change
+
+
+def _projected_speeds(equations: Equations, t: Scalar, q: Array, v: Array) -> Array:
+    return consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())
 
 
 class Kinematic(AbstractFormulation):
