@@ -36,6 +36,7 @@ def angles(scale: Array, times: Array = TS, **settings: Any) -> Array:
     return run.q[:, 0]
 
 
+@pytest.mark.slow
 def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
     made = four_bar()
     runs = [
@@ -52,7 +53,7 @@ def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("solver", [None, "stiff"], ids=["explicit", "stiff"])
+@pytest.mark.parametrize("solver", [None, pytest.param("stiff", marks=pytest.mark.slow)], ids=["explicit", "stiff"])
 def test_derivatives_are_those_of_the_motion(solver: Any) -> None:
     settings: Any = {} if solver is None else {"solver": solver}
     one, made = jnp.asarray(1.0), four_bar()
@@ -128,6 +129,7 @@ def test_a_batch_is_its_members_and_single_precision_stays_single() -> None:
     np.testing.assert_allclose(run.q, expected.q, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_events_and_redundant_rows_beside_it() -> None:
     """A parallelogram with three cranks that is struck: closed, its rows selected anew, and the derivative right."""
 

@@ -115,7 +115,8 @@ def test_each_lane_has_its_own_switch() -> None:
     np.testing.assert_allclose(slopes[inside], jax.vmap(jax.jacfwd(exact))(p[inside]), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("bounces", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bounces", [False, True])
 def test_radau_steps_onto_them(bounces: bool) -> None:
     solution = run(EARLY, bounces, solver="stiff")
     assert solution.engine != "diffrax"
