@@ -39,8 +39,7 @@ def angles(scale: Array, times: Array = TS, **settings: Any) -> Array:
 @pytest.mark.slow
 def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints() -> None:
     made = four_bar()
-    runs = [
-        mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, engine=e) for e in ENGINES]
+    runs = [mbd.simulate(made.mechanism, made.state(), TS, formulation=PROJECTION, engine=e) for e in ENGINES]
     assert runs[0].engine != "diffrax"
     assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-9)
