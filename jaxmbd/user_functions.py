@@ -50,13 +50,17 @@ class LiftedFunction(eqx.Module):
 
 def lifted(tree: Tree) -> Tree:
     """A tree in which functions that close over traced values have these as leaves."""
-    if is_concrete(tree):
+    if not any(map(_is_to_lift, jax.tree.leaves(tree))):
         return tree
     return jax.tree.map(_lifted, tree)
 
 
+def _is_to_lift(leaf: Any) -> bool:
+    return isinstance(leaf, FunctionType) and not is_concrete(leaf)
+
+
 def _lifted(leaf: Any) -> Any:
-    if not isinstance(leaf, FunctionType) or is_concrete(leaf):
+    if not _is_to_lift(leaf):
         return leaf
     # The cell of the function's own name stays as it is.
     found = {k: content_of(cell) for k, cell in enumerate(leaf.__closure__ or ())}
