@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
+import jaxmbd as mbd
 from jaxmbd import State
+from jaxmbd import planar as pl
 from jaxmbd.examples import Example as Example
 from jaxmbd.examples import andrews as andrews
 from jaxmbd.examples import double_pendulum as double_pendulum_with_friction
@@ -44,3 +47,17 @@ def at_rest(mechanism: Mechanism, q: Any, **speeds: float) -> State:
     """A state by its numbers, which needs no assembling."""
     v = jnp.stack([jnp.asarray(speeds.get(name.replace(".", "_"), 0.0)) for name in mechanism.speed_names])
     return State(jnp.zeros(()), jnp.asarray(q), v, mechanism.layout)
+
+
+def struck_parallelogram(restitution: Any, ts: Array, **settings: Any) -> mbd.Solution:
+    """The motion of a parallelogram with three cranks, whose rows repeat one another, that bounces off a wall."""
+    cranks = [pl.Body(f"c{k}", 1.0, 0.02, (k + 0.0, 0.25, np.pi / 2)) for k in range(3)]
+    bar = pl.Body("bar", 2.0, 0.1, (1.0, 0.5, 0.0))
+    joints = [pl.Revolute(f"g{k}", pl.ground.at(k + 0.0, 0.0), c.at(-0.25)) for k, c in enumerate(cranks)]
+    joints += [pl.Revolute(f"b{k}", c.at(0.25), bar.at(k - 1.0)) for k, c in enumerate(cranks)]
+    mechanism = pl.Mechanism([*cranks, bar], joints, [pl.Gravity()])
+    state = mbd.assemble(mechanism, speeds={"c0.omega": 2.0})
+    wall = mbd.Event("wall", "g0.angle", above=2.0, then=mbd.Bounce(restitution))
+    run = mbd.simulate(mechanism, state, ts, events=[wall], **settings)
+    assert run.engine != "diffrax"
+    return run

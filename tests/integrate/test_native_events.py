@@ -17,6 +17,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from tests import planar_examples as examples
 
 TIME = 1e-9  # [s]
 HELD = 1e-9  # of a latched coordinate: the drift of long steps that is taken back
@@ -192,16 +193,7 @@ def test_redundant_rows_and_events() -> None:
     """A parallelogram with three cranks that is struck: its rows are selected anew at the end of each step."""
 
     def turned(e: Array) -> Array:
-        cranks = [pl.Body(f"c{k}", 1.0, 0.02, (k + 0.0, 0.25, np.pi / 2)) for k in range(3)]
-        bar = pl.Body("bar", 2.0, 0.1, (1.0, 0.5, 0.0))
-        joints = [pl.Revolute(f"g{k}", pl.ground.at(k + 0.0, 0.0), c.at(-0.25)) for k, c in enumerate(cranks)]
-        joints += [pl.Revolute(f"b{k}", c.at(0.25), bar.at(k - 1.0)) for k, c in enumerate(cranks)]
-        mechanism = pl.Mechanism([*cranks, bar], joints, [pl.Gravity()])
-        state = mbd.assemble(mechanism, speeds={"c0.omega": 2.0})
-        wall = mbd.Event("wall", "g0.angle", above=2.0, then=mbd.Bounce(e))
-        run = mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.6, 4), events=[wall])
-        assert run.engine != "diffrax"
-        return run["g1.angle"]
+        return examples.struck_parallelogram(e, jnp.linspace(0.0, 0.6, 4))["g1.angle"]
 
     e = jnp.asarray(0.7)
     found = jax.jacfwd(turned)(e), jax.jacrev(turned)(e)

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from tests import planar_examples as examples
 
 TS = jnp.linspace(0.0, 1.0, 5)
 PROJECTION = mbd.Projection()
@@ -133,15 +134,7 @@ def test_events_and_redundant_rows_beside_it() -> None:
     """A parallelogram with three cranks that is struck: closed, its rows selected anew, and the derivative right."""
 
     def turned(e: Array, formulation: Any) -> Array:
-        cranks = [pl.Body(f"c{k}", 1.0, 0.02, (k + 0.0, 0.25, np.pi / 2)) for k in range(3)]
-        bar = pl.Body("bar", 2.0, 0.1, (1.0, 0.5, 0.0))
-        joints = [pl.Revolute(f"g{k}", pl.ground.at(k + 0.0, 0.0), c.at(-0.25)) for k, c in enumerate(cranks)]
-        joints += [pl.Revolute(f"b{k}", c.at(0.25), bar.at(k - 1.0)) for k, c in enumerate(cranks)]
-        mechanism = pl.Mechanism([*cranks, bar], joints, [pl.Gravity()])
-        state = mbd.assemble(mechanism, speeds={"c0.omega": 2.0})
-        wall = mbd.Event("wall", "g0.angle", above=2.0, then=mbd.Bounce(e))
-        run = mbd.simulate(mechanism, state, TS * 0.6, events=[wall], formulation=formulation, accuracy="high")
-        assert run.engine != "diffrax"
+        run = examples.struck_parallelogram(e, TS * 0.6, formulation=formulation, accuracy="high")
         return run["g1.angle"]
 
     e = jnp.asarray(0.7)

@@ -2,7 +2,6 @@
 pushed up; it may bounce. Values and derivatives by all numbers are compared with the closed form."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import jax
@@ -13,6 +12,8 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from tests import planar_examples as examples
+from tests.integrate.test_switching import at_rest, motor, of_jump, rotor
 
 PULL, RESTITUTION, END = 9.81, 0.8, 1.2
 SAVED = jnp.array([0.0, 0.3, 0.31, 0.9, END])
@@ -30,18 +31,13 @@ def ball(push: Any, at: Any) -> pl.Mechanism:
     return pl.Mechanism([body], [rail], forces)
 
 
-@cache
-def start() -> mbd.State:
-    return mbd.assemble(ball(4.0, 0.3), {"rail.displacement": 0.0})
-
-
 def run(p: Array, bounces: bool, **settings: Any) -> mbd.Solution:
     height, push, at = p
-    moved = start()
-    moved = mbd.State(moved.t, moved.q.at[0].add(height), moved.v, moved.layout)
+    mechanism = ball(push, at)
+    start = examples.at_rest(mechanism, jnp.stack([height, 0.0, 0.0]))
     floor = mbd.Event("floor", "rail.displacement", below=0.0, then=mbd.Bounce(RESTITUTION))
     events: Any = {"events": [floor], "max_events": 4} if bounces else {}
-    return mbd.simulate(ball(push, at), moved, SAVED, accuracy="high", **events, **settings)
+    return mbd.simulate(mechanism, start, SAVED, accuracy="high", **events, **settings)
 
 
 def heights(p: Array, bounces: bool = False, **settings: Any) -> Array:
@@ -143,8 +139,10 @@ ACTIONS = [mbd.LogOnly(), mbd.Stop(), mbd.Switch("push", on=False)]
 def test_an_event_at_the_time_of_a_switch_happens_once(then: Any) -> None:
     at = 0.3
     clock = mbd.Event("clock", lambda now: now.t, above=at, then=then)
-    moved = start()
-    solution = mbd.simulate(ball(4.0, at), moved, SAVED, events=[clock], accuracy="high")
+    mechanism = ball(4.0, at)
+    solution = mbd.simulate(
+        mechanism, examples.at_rest(mechanism, jnp.zeros(3)), SAVED, events=[clock], accuracy="high"
+    )
     assert solution.events is not None
     assert solution.engine != "diffrax"
     assert int(solution.events.count) == 1
@@ -153,6 +151,16 @@ def test_an_event_at_the_time_of_a_switch_happens_once(then: Any) -> None:
     if pushed is not None:
         expected = exact(EARLY.at[:2].set(jnp.asarray([0.0, pushed])))
         np.testing.assert_allclose(solution["rail.displacement"], expected, rtol=0, atol=HIGH)
+
+
+def test_after_a_step_cut_below_the_smallest_one_accuracy_is_controlled_as_before() -> None:
+    """The switch is so near to the start that the step to it says nothing of the length of the next one."""
+    at = 5e-5
+    mechanism = rotor(motor(mbd.Piecewise([at], [0.0, 2.0])))
+    tight = {"rtol": 1e-10, "atol": 1e-12, "dtmin": 1e-3, "dt0": 1.5}
+    solution = mbd.simulate(mechanism, at_rest(mechanism), jnp.array([0.0, 3.0]), **tight)
+    assert solution.engine != "diffrax"
+    np.testing.assert_allclose(solution["O.angle"][-1], 2 * of_jump(3.0 - at), rtol=0, atol=1e-9)
 
 
 def test_a_long_table_is_stepped_through() -> None:

@@ -107,14 +107,13 @@ def _motion_steps(
         method = solver
     norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
-    closing = Closing(_closer, len(y[0])) if isinstance(formulation, Projection) and equations.m else None
+    closing = Closing(_closing_step, len(y[0])) if isinstance(formulation, Projection) and equations.m else None
     given = _Given(equations, formulation, settings.events, gap, tolerance)
     fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None)
     found = native_steps(
         _flat_rates, None if rows is None or isinstance(solver, Radau) else _rows_after, given, fixed,
         jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
-        condition=equations.redundant, events=events, switches=switches,
-        closing=closing,
+        condition=equations.redundant, events=events, switches=switches, closing=closing,
     )  # fmt: skip
     if found is None:
         return choice.Hindrance.NO_PROGRAM
@@ -134,14 +133,14 @@ def _hindrance(
     has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
     controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
     name = lambda x: type(x).__name__  # noqa: E731
-    is_projected, is_closer = isinstance(formulation, AbstractProjectedFormulation), type(formulation) is Projection
+    is_projected, is_native = isinstance(formulation, AbstractProjectedFormulation), type(formulation) is Projection
     kind = choice.Hindrance
     holds = {
         kind.ASKED: (settings.engine == "diffrax", ""),
         kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
         kind.IMPLICIT: (isinstance(solver, Radau) and platform == "gpu", ""),
         kind.SWITCHING: (switches is not None and platform != "cpu", ""),
-        kind.PROJECTION: (is_projected and not (is_closer and platform == "cpu"), name(formulation)),
+        kind.PROJECTION: (is_projected and not (is_native and platform == "cpu"), name(formulation)),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
         kind.PLATFORM: (not has_loop, platform.upper()),
         kind.MACHINE: (vm() is None, ""),
@@ -165,13 +164,13 @@ def _rows_after(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
     return exchanged_rows(at.equations, t, at.motion[0]).astype(y.dtype)
 
 
-def _closer(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
+def _closing_step(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
     """The coordinates after one step of Newton's method back onto the constraints, the speeds for these, and the size
     of the change."""
     at = _unpacked(given, fixed, y)
     equations, formulation = at.now()
     assert isinstance(formulation, Projection)
-    q, v, change = formulation.closer(equations, t, *at.motion[:2])
+    q, v, change = formulation.closing_step(equations, t, *at.motion[:2])
     return jnp.concatenate([q, v, change[None]])
 
 

@@ -1,6 +1,6 @@
-/* Runge-Kutta methods around programs: the whole time loop in one call; explicit ones around a program `f(parameters..., t, y)`. For numbers of
-   type T and LANES instances side by side, each with times and steps of its own; a lane that has finished takes the next
-   instance, and if none is left goes on with steps of length zero. Steps, step-size control and saved states are those of diffrax (`_integrate.py`,
+/* Runge-Kutta methods around programs: the whole time loop in one call; explicit ones around a program `f(parameters..., t, y)`.
+   For numbers of type T and LANES instances side by side, each with times and steps of its own; a lane that has finished takes
+   the next instance, and if none is left goes on with steps of length zero. Steps, step-size control and saved states are those of diffrax (`_integrate.py`,
    `_step_size_controller/pid.py`, `constant.py`). */
 
 /* The numbers of an operand or a result for an instance; lanes beyond the last instance repeat it. */
@@ -145,16 +145,16 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64
       a->longest = isinf(error) ? (T)0.8 * h : (T)1.03 * a->longest;
       if (dt > a->longest) dt = a->longest;
     }
+    if (keep && is_cut && dt < whole) dt = whole;
     if (inverse == 0 || isinf(inverse)) inverse = 1;
     if (dt > k[DTMAX]) dt = k[DTMAX];
     if (k[DTMIN] > 0) {
-      if (!m->force_dtmin && dt < k[DTMIN] && !(is_cut && keep)) a->counts[RESULT] = STEP_TOO_SMALL;
+      if (!m->force_dtmin && dt < k[DTMIN]) a->counts[RESULT] = STEP_TOO_SMALL;
       if (a->at_dtmin && factor == 1) dt = k[DTMIN];
       a->at_dtmin = dt <= k[DTMIN];
       if (a->at_dtmin) dt = k[DTMIN];
     }
     if (keep) a->inverse[1] = a->inverse[0], a->inverse[0] = inverse;
-    if (keep && is_cut && dt < whole) dt = whole;
     start = keep ? a->tnext : a->tprev, end = start + dt;
   } else { /* at a switching time a step is divided in two, and the others stay where they are */
     a->base += is_cut;
@@ -348,10 +348,12 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     for (int64_t k = 0; k < n && !implicit; k++)
       next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, moving), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
-    if (closes) failed = JOIN(or, NAME)(failed, JOIN(close, NAME)(m, &closing, &end, next, JOIN(eq, NAME)(h, ALL(0)), instances));
+    const V rests = JOIN(eq, NAME)(h, ALL(0));
+    failed = JOIN(or, NAME)(failed, JOIN(close, NAME)(m, &closing, &end, next, rests, instances));
     /* Shorter steps, where they are controlled; else the motion has failed. */
     error = JOIN(select, NAME)(failed, ALL(INFINITY), error);
-    for (int64_t k = 0; (implicit || closes) && !m->adaptive && k < moving; k++) next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
+    for (int64_t k = 0; (implicit || closes) && !m->adaptive && k < moving; k++)
+      next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
     JOIN(settle, NAME)(after, z, &end, next, instances);
     if (events) {
       int wanted[LANES];

@@ -291,7 +291,8 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
 
 /* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
 static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing,
-                             const Motion *after, V *u, const V t, const V end, const V *y, V *stage, V *f, V *next, const int64_t *instances) {
+                             const Motion *after, V *u, const V t, const V end, const V *y, V *stage, V *f, V *next,
+                             const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), implicit = IMPLICIT(m);
   const V h = end - t;
@@ -328,7 +329,8 @@ static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
 static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x,
-                                const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing, const Motion *after, V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
+                                const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing, const Motion *after,
+                                V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
                                 const int64_t *instances) {
   const int64_t n = STATES(m);
   int64_t step[LANES];

@@ -18,10 +18,10 @@ from jaxmbd.engine.binding.tracing import TracedFunction
 from jaxmbd.integrate.adjoint.event_functions import EventMemory, moved, root_of
 from jaxmbd.integrate.adjoint.implicit_functions import ImplicitFunctions
 from jaxmbd.integrate.adjoint.steps import Dense
+from jaxmbd.integrate.formulations.newton_closure import MAX_CLOSINGS
 from jaxmbd.integrate.solvers.radau_stages import MAX_ITERATIONS
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
-_MOST_CLOSINGS = 20  # as in `motion.h`
 _CLOSINGS = 2  # steps of Newton's method that give a closed state its derivatives, each to twice as many orders
 _DERIVING = 12  # iterations that give the unknowns of an implicit step their derivatives
 
@@ -67,7 +67,7 @@ class StepInJAX(NamedTuple):
 
         theta, end, start = frozen((known, t, y))
         first = start[:n], jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), int)
-        q, _, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _MOST_CLOSINGS), improve, first)
+        q, _, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < MAX_CLOSINGS), improve, first)
         q, found = y[:n] + (q - start[:n]), y
         for _ in range(_CLOSINGS):
             found = improved(known, t, y, q)

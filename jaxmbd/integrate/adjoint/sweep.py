@@ -26,7 +26,7 @@ from jaxmbd.integrate.adjoint.steps import (
     is_inexact,
     replaced,
 )
-from jaxmbd.integrate.solvers.switching import NUDGE
+from jaxmbd.integrate.solvers.switching import nudge_of
 
 
 class CheckpointStore(eqx.Module):
@@ -155,8 +155,7 @@ def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: Sequence[Array]
     ends = [schedule.starts[i], schedule.ends[i]]
     switches, at_switch = steps.switches(times), _at_switches(steps, schedule, times, i)
     if at_switch:
-        eps = jnp.where(schedule.is_event(i), 0.0, NUDGE * jnp.finfo(zero.dtype).eps)
-        nudge = (eps * jnp.maximum(abs(ends[0]), abs(ends[1]))).astype(zero.dtype)
+        nudge = nudge_of(*ends)
         start = ends[0] + jnp.where(at_switch[0][1], nudge, zero)
         ends = [start, jnp.where(at_switch[1][1], jnp.maximum(ends[1] - nudge, start), ends[1])]
     for component in range(1, steps.components):

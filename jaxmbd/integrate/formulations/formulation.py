@@ -21,7 +21,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     RowsAndSpeeds,
     apply_correction,
     close_loops,
-    closer,
+    closing_step,
     consistent_speeds,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -187,10 +187,10 @@ class Projection(AbstractProjectedFormulation):
         q = close_loops(equations, t, q, MassWeightedCorrection())
         return self, q, as_program(_projected_speeds)(equations, t, q, v)
 
-    def closer(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
+    def closing_step(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
         """One step of Newton's method of `settle`: the coordinates, the speeds for these, and the relative size of the
         change. The native time loop repeats it."""
-        q, change = closer(equations, t, q, MassWeightedCorrection())
+        q, change = closing_step(equations, t, q, MassWeightedCorrection())
         return q, _projected_speeds(equations, t, q, v), change
 
 

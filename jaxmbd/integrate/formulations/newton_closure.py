@@ -25,7 +25,7 @@ from jaxmbd.numerics.linear_solve import LeastSquaresQR, Solve
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."
-_MAX_ITERATIONS = 20  # Newton converges in 2 to 4 from the end of an integration step
+MAX_CLOSINGS = 20  # Newton converges in 2 to 4 from the end of an integration step
 
 
 class AbstractCorrection(eqx.Module):
@@ -304,11 +304,11 @@ def _newton_closure(args: Any, q: Array) -> Array:
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         _, size, count = carry
-        return (size > tolerance) & (count < _MAX_ITERATIONS)
+        return (size > tolerance) & (count < MAX_CLOSINGS)
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
-        return *as_program(_closer)(args, q), count + 1
+        return *as_program(_closing_step)(args, q), count + 1
 
     equations, _, _ = args
     if not equations.m:
@@ -327,15 +327,15 @@ def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -
     return closed, jnp.zeros_like(closed) if tangent is None else tangent
 
 
-def closer(
+def closing_step(
     equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
 ) -> tuple[Float[Array, " nq"], Scalar]:
     """The coordinates after one step of Newton's method, and the size of their change relative to the unit that suits
     each."""
-    return _closer((equations, t, correction), q)
+    return _closing_step((equations, t, correction), q)
 
 
-def _closer(args: Any, q: Array) -> tuple[Array, Array]:
+def _closing_step(args: Any, q: Array) -> tuple[Array, Array]:
     equations, t, _ = args
     step = _newton_step(args, q)
     return equations.retract(t, q, step), jnp.max(jnp.abs(step / equations.scales.speeds), initial=0.0)
@@ -348,4 +348,4 @@ def _newton_step(args: Any, q: Array) -> Array:
 
 
 def _newton_iterate(args: Any, q: Array) -> Array:
-    return _closer(args, q)[0]
+    return _closing_step(args, q)[0]

@@ -92,8 +92,13 @@ def _shifts(times: Array, t0: Time, t1: Time) -> Array:
 
 
 _STRETCH = 1e-3  # largest relative extension of a step to reach a switching time, instead of leaving a tiny step
-NUDGE = 2.0  # in units of rounding: the distance from a switching time at which the side is unambiguous (`erk_loop.h`)
+_NUDGE = 2.0  # in units of rounding: the distance from a switching time at which the side is unambiguous (`erk_loop.h`)
 _MAX_COMPARE_ALL = 64  # number of times up to which a linear search is used
+
+
+def nudge_of(t0: Number, t1: Number) -> Array:
+    """How far evaluations stay away from switching times at the ends of a step, a constant [s]."""
+    return jax.lax.stop_gradient(_NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
 
 
 class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
@@ -165,7 +170,7 @@ class StepEnds(eqx.Module):
 
     def between(self, t0: Scalar, t1: Scalar, ts: Array) -> tuple[Array, Array, Array]:
         """Start, end and saved times of a motion, moved inside it from the jumps at its start and its end."""
-        nudge = NUDGE * jnp.finfo(self.times.dtype).eps * jnp.maximum(abs(t0), abs(t1))
+        nudge = nudge_of(t0, t1)
         low, high = jax.lax.stop_gradient((self.start + nudge, self.end - nudge))
         inside = [t + jax.lax.stop_gradient(jnp.clip(t, low, high) - t) for t in (t0, t1, ts)]
         return inside[0], inside[1], inside[2]
@@ -179,7 +184,7 @@ class StepEnds(eqx.Module):
     def sides(self, t0: Array, t1: Array) -> tuple[Array, Array, Array]:
         """The ends of a step, moved inside it from the switching times at its ends; and whether it starts at one."""
         frozen = jax.lax.stop_gradient
-        nudge = frozen(NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
+        nudge = nudge_of(t0, t1)
         (start, starts_at_switch), (end, ends_at_switch) = self.moving(t0), self.moving(t1)
         start_offset = jnp.maximum(jnp.where(starts_at_switch, nudge, 0.0), frozen(self.start + nudge - start))
         end_offset = jnp.maximum(jnp.where(ends_at_switch, nudge, 0.0), frozen(end - self.end + nudge))
