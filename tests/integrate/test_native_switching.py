@@ -157,7 +157,7 @@ def test_after_a_step_cut_below_the_smallest_one_accuracy_is_controlled_as_befor
     """The switch is so near to the start that the step to it says nothing of the length of the next one."""
     at = 5e-5
     mechanism = rotor(motor(mbd.Piecewise([at], [0.0, 2.0])))
-    tight = {"rtol": 1e-10, "atol": 1e-12, "dtmin": 1e-3, "dt0": 1.5}
+    tight: Any = {"rtol": 1e-10, "atol": 1e-12, "dtmin": 1e-3, "dt0": 1.5}
     solution = mbd.simulate(mechanism, at_rest(mechanism), jnp.array([0.0, 3.0]), **tight)
     assert solution.engine != "diffrax"
     np.testing.assert_allclose(solution["O.angle"][-1], 2 * of_jump(3.0 - at), rtol=0, atol=1e-9)
