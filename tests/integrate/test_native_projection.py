@@ -69,6 +69,29 @@ def test_derivatives_are_those_of_the_motion(solver: Any) -> None:
     np.testing.assert_allclose(slope, other, rtol=0, atol=1e-8)
 
 
+# Steps so long that each projection moves the motion by much.
+COARSE: Any = {"stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.025, "solver": dfx.Heun()}
+
+
+def test_derivatives_of_coarse_steps_pass_through_each_projection() -> None:
+    """That of a projection is taken at its end, so the derivative is off by a share of what projections move; without
+    them it is off by ten times as much."""
+    at, h = jnp.asarray(1.0), 1e-4
+    moved = angles(at, **COARSE) - angles(at, formulation=None, **COARSE)
+    assert np.abs(moved[-1]) > 1e-4
+    differences = (angles(at + h, **COARSE) - angles(at - h, **COARSE)) / (2 * h)
+    forward, reverse = (mode(lambda s: angles(s, **COARSE))(at) for mode in (jax.jacfwd, jax.jacrev))
+    np.testing.assert_allclose(forward, differences, rtol=0, atol=5e-3)
+    np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_derivatives_of_coarse_steps_are_those_of_diffraxs_loop() -> None:
+    at = jnp.asarray(1.0)
+    native, other = (jax.jacfwd(lambda s: angles(s, engine=e, **COARSE))(at) for e in ENGINES)  # noqa: B023
+    np.testing.assert_allclose(native, other, rtol=0, atol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "modes",
