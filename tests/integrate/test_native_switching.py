@@ -4,6 +4,7 @@ pushed up; it may bounce. Values and derivatives by all numbers are compared wit
 from collections.abc import Callable
 from typing import Any
 
+import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +84,15 @@ def test_heights_and_their_derivatives(p: Array, bounces: bool) -> None:
     np.testing.assert_allclose(solution["rail.displacement"], exact(p, bounces), rtol=0, atol=HIGH)
     # What is saved at the time of the switch is before it, as is its derivative.
     np.testing.assert_allclose(jax.jacrev(heights)(p, bounces), jax.jacfwd(exact)(p, bounces), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("bounces", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_last_stage_is_no_first_one_across_a_switch(bounces: bool) -> None:
+    """Of a method whose last slope is otherwise the first one of the next step, in the run and in its tangents."""
+    of = lambda p: heights(p, bounces, solver=dfx.Tsit5())  # noqa: E731
+    np.testing.assert_allclose(of(EARLY), exact(EARLY, bounces), rtol=0, atol=HIGH)
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(mode(of)(EARLY), jax.jacfwd(exact)(EARLY, bounces), rtol=0, atol=1e-8)
 
 
 @pytest.mark.slow
