@@ -1,12 +1,13 @@
 """Kinematic analysis: the motion of a mechanism that has as many drivers as degrees of freedom."""
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
@@ -14,9 +15,9 @@ from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
-from jaxmbd.arrays import frozen, is_known
+from jaxmbd.arrays import Scalar, frozen, is_known
 from jaxmbd.checks import check_flags
-from jaxmbd.engine import cached_on_disk
+from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -31,18 +32,31 @@ from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
-from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
+from jaxmbd.numerics.linear_solve import gram, pivot_columns, rank_of
 from jaxmbd.printing import count_of
 from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.state.state import State, check_state
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
+_NEARLY = 1e-4  # the share, by an estimate, below which singular values are computed
 _LEAST_STEP = 1e-9  # share of the interval between two times
 # A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this angle
 # [rad] or this share of the unit of length that suits the mechanism.
 _SHARE, _NEAR = 0.01, 1e-5
 
-_Point = tuple[Array, Array, Array]  # t, q, v
+
+class _Point(NamedTuple):
+    """A closed position on the motion, with the rates of its coordinates, its speeds and accelerations.
+
+    `jerk`: the rate of the accelerations since the point before.
+    """
+
+    t: Scalar
+    q: Float[Array, " nq"]
+    qdot: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    vdot: Float[Array, " nv"]
+    jerk: Float[Array, " nv"]
 
 
 def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, throw: bool = True) -> Solution:
@@ -79,13 +93,15 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state, "kinematics(mechanism, ts, state)")
     ts = check_times(ts, state)
-    known = is_known(mechanism, state, ts)
-    if throw and known:
-        _check_drivers(*frozen((mechanism, state)))
-    elif (missing := mechanism.nv - int(np.sum(~nonholonomic_rows(mechanism)))) > 0:
+    known = throw and is_known(mechanism, state, ts)
+    if (missing := mechanism.nv - int(np.sum(~nonholonomic_rows(mechanism)))) > 0:
+        if known:
+            _check_drivers(*frozen((mechanism, state)))
         raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
     solution = _motion(mechanism, jnp.asarray(ts), state, is_known(ts, state.t))
-    if throw and known:
+    if known:
+        if bool(solution.redundant) or solution.result in (RESULTS.opposed, RESULTS.motion_undetermined):
+            _check_drivers(*frozen((mechanism, state)))
         _check_motion(frozen(solution))
     elif throw:
         of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
@@ -97,24 +113,16 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
-    rows, of_speeds = equations.scaled_jacobian(ts[0], q), nonholonomic_rows(mechanism)
+    fixed, q, v, times = frozen((equations, q, v, ts))
+    (rows, sides), of_speeds = as_program(_rows_and_sides)(fixed, times[0], q), nonholonomic_rows(mechanism)
     rank = rank_of(rows)
     positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
-    fixed, q, v, times = frozen((equations, q, v, ts))
-    opposed = is_opposed(fixed.at(times[0], q).sides())
-    q = close_loops(fixed, times[0], q, DeterminedCorrection())
-    start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
-
-    def follow(here: _Point, t: Array) -> tuple[_Point, tuple[Array, Array]]:
-        _, q, v = _reach(fixed, here, t)
-        return (t, q, v), (q, v)
-
-    _, (qs, vs) = jax.lax.scan(follow, start, times)
-    qs = jax.vmap(lambda t, q: equations.normalize(close_loops(equations, t, q, DeterminedCorrection())))(ts, qs)
+    qs, vs = _followed(fixed, times, q, v)
+    qs = _closed(equations, ts, qs)
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
-        (opposed, RESULTS.opposed),
+        (is_opposed(sides), RESULTS.opposed),
         (positions < mechanism.nv, RESULTS.motion_undetermined),
         (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
     )
@@ -124,33 +132,128 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     return Solution(mechanism, Kinematic(), ts, qs, vs, zs, {}, rank < equations.m, {}, result, rank)
 
 
-def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
-    """Return time, position and speeds at `end`, continued from a closed position.
+def _rows_and_sides(equations: Equations, t: Array, q: Array) -> tuple[Array, Array]:
+    return equations.scaled_jacobian(t, q), equations.at(t, q).sides()
+
+
+def _followed(equations: Equations, ts: Array, q: Array, v: Array) -> tuple[Array, Array]:
+    """Return closed positions and near speeds at all times, continued from a position at the first one.
+
+    At first steps are as long as the motion allows, and the positions between their ends are closed together, from
+    interpolated ones. Where one of these turns out far from the closed position, such as in a short pulse of a driver
+    between two ends, the motion is followed once more with an end at each time.
+    """
+    q = close_loops(equations, ts[0], q, DeterminedCorrection())
+    start = as_program(_point)(equations, ts[0], q, v)
+
+    def follow(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        attempt, _, _, _ = carry
+        predicted, vs, sizes = _predicted_positions(equations, start, ts, attempt > 0)
+        qs = _closed(equations, ts, predicted)
+        changes = jax.vmap(partial(_size, equations))(qs - predicted)
+        return attempt + 1, qs, vs, jnp.all(changes <= _SHARE * sizes + _NEAR)
+
+    nothing = jnp.zeros((), int), *(jnp.zeros((len(ts), len(x)), x.dtype) for x in (q, v)), jnp.zeros((), bool)
+    _, qs, vs, _ = jax.lax.while_loop(lambda carry: (carry[0] < 2) & ~carry[3], follow, nothing)
+    return qs, vs
+
+
+def _predicted_positions(
+    equations: Equations, start: _Point, ts: Array, at_each: Array
+) -> tuple[Float[Array, "times nq"], Float[Array, "times nv"], Float[Array, " times"]]:
+    """Return positions and speeds at all times, interpolated between the ends of steps, and the sizes of the steps.
+
+    Positions are NaN that are not reached, or lie beyond as many steps as there are times.
+    """
+    ends = _ends_of_steps(equations, start, ts, at_each)
+    after = jnp.searchsorted(ends.t, ts)
+    before, after = (jax.tree.map(lambda x: x[index], ends) for index in (jnp.maximum(after - 1, 0), after))  # noqa: B023
+    share = (ts - before.t) / jnp.where(after.t > before.t, after.t - before.t, 1.0)
+    qs = jax.vmap(partial(as_program(_normalized), equations))(jax.vmap(_interpolated)(before, after, share))
+    vs = before.v + share[:, None] * (after.v - before.v)
+    return qs, vs, jax.vmap(partial(_size, equations))(after.q - before.q)
+
+
+def _ends_of_steps(equations: Equations, start: _Point, ts: Array, at_each: Array) -> _Point:
+    """Return the start and the ends of steps along the motion, `(1 + times, …)`; what is not reached is at infinity.
 
     Steps are so short that the prediction lies near the corrected position, since a longer step may lead to another
-    assembly mode. The position is NaN if no step is short enough.
+    assembly mode. `at_each`: a step ends at each of the times, and only these ends are returned.
     """
-    least_step = _LEAST_STEP * (end - here[0])
+    ends = jax.tree.map(lambda x: jnp.full((len(ts) + 1, *x.shape), jnp.inf, x.dtype).at[0].set(x), start)
 
-    def unfinished(carry: tuple[_Point, Array]) -> Array:
-        (t, _, _), step = carry
-        return (t < end) & (step > least_step)
+    def next_end(count: Array) -> Array:
+        return jnp.where(at_each, ts[jnp.minimum(count, len(ts) - 1)], ts[-1])
 
-    def advance(carry: tuple[_Point, Array]) -> tuple[_Point, Array]:
-        (t, q, v), step = carry
-        later = jnp.where(t + 1.5 * step > end, end, t + step)  # avoids a last step that is much shorter
-        at, ahead = equations.at(t, q), later - t
-        vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
-        predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
-        corrected = close_loops(equations, later, predicted, DeterminedCorrection())
-        changes = corrected - predicted, predicted - q
-        correction, distance = (jnp.max(jnp.abs(x / equations.scales.coordinates)) for x in changes)
-        speeds = consistent_speeds(equations.at(later, corrected), v + ahead * vdot, DeterminedCorrection())
-        next_point, accepted = (later, corrected, speeds), correction <= _SHARE * distance + _NEAR
-        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), (next_point, 2 * step), (carry[0], step / 2))
+    def unfinished(carry: tuple[Array, _Point, Array, _Point]) -> Array:
+        count, here, step, ends = carry
+        least_step = _LEAST_STEP * (next_end(count) - ends.t[count - 1])
+        return (here.t < ts[-1]) & (step > least_step) & (count <= len(ts))
 
-    (t, q, v), _ = jax.lax.while_loop(unfinished, advance, (here, end - here[0]))
-    return t, jnp.where(t < end, jnp.nan, q), v
+    def advance(carry: tuple[Array, _Point, Array, _Point]) -> tuple[Array, _Point, Array, _Point]:
+        count, here, step, ends = carry
+        end = next_end(count)
+        later = jnp.where(here.t + 1.5 * step > end, end, here.t + step)  # avoids a last step that is much shorter
+        ahead = later - here.t
+        predicted = as_program(_predicted)(equations, here, ahead)
+        q = close_loops(equations, later, predicted, DeterminedCorrection())
+        correction, distance = (_size(equations, x) for x in (q - predicted, predicted - here.q))
+        allowed = _SHARE * distance + _NEAR
+        accepted = correction <= allowed
+        # The correction grows with the fourth power of the step, and the distance with the first.
+        growth = jnp.clip(0.8 * jnp.cbrt(allowed / correction), 0.2, 5.0)
+        suits = ahead * jnp.where(jnp.isfinite(growth), growth, 0.5)
+        there = as_program(_point)(equations, later, q, here.v + ahead * here.vdot)
+        there = there._replace(jerk=(there.vdot - here.vdot) / ahead)
+        is_kept = accepted & (~at_each | (later >= end))
+        ends = jax.tree.map(lambda x, y: x.at[count].set(jnp.where(is_kept, y, x[count])), ends, there)
+        here = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, here)
+        longer = jnp.where(later < end, suits, jnp.maximum(step, suits))  # a step that ends early says less
+        step = jnp.where(accepted, longer, jnp.minimum(suits, ahead / 2))
+        return count + is_kept, here, step, ends
+
+    first = ts[min(1, len(ts) - 1)] - ts[0]
+    return jax.lax.while_loop(unfinished, advance, (jnp.ones((), int), start, first, ends))[3]
+
+
+def _interpolated(before: _Point, after: _Point, share: Array) -> Array:
+    """Return the position of Hermite's cubic at a share of the step between two points."""
+    step, change = after.t - before.t, after.q - before.q
+    start, end = step * before.qdot, step * after.qdot
+    return before.q + share * (start + share * (3 * change - 2 * start - end + share * (start + end - 2 * change)))
+
+
+def _predicted(equations: Equations, here: _Point, ahead: Array) -> Array:
+    """Return the position that speeds, accelerations and their rates predict for a time ahead."""
+    mean = here.v + ahead * (here.vdot / 2 + ahead * here.jerk / 6)
+    return equations.at(here.t, here.q).advanced(mean, ahead)
+
+
+def _point(equations: Equations, t: Array, q: Array, v: Array) -> _Point:
+    """Return the point at a closed position, with the consistent speeds near `v`."""
+    q = equations.normalize(q)
+    at = equations.at(t, q)
+    v = consistent_speeds(at, v, DeterminedCorrection())
+    vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
+    return _Point(t, q, at.rate(v), v, vdot, jnp.zeros_like(v))
+
+
+def _closed(equations: Equations, ts: Array, qs: Array) -> Array:
+    """Return the closed positions near `qs`, at all times at once."""
+
+    def one(t: Array, q: Array) -> Array:
+        return as_program(_normalized)(equations, close_loops(equations, t, q, DeterminedCorrection()))
+
+    return jax.vmap(one)(ts, qs)
+
+
+def _normalized(equations: Equations, q: Array) -> Array:
+    return equations.normalize(q)
+
+
+def _size(equations: Equations, change: Array) -> Array:
+    """Return the largest change of a coordinate, relative to the unit that suits each."""
+    return jnp.max(jnp.abs(change / equations.scales.coordinates))
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
@@ -212,6 +315,26 @@ def _driver_list(drivers: list[str]) -> str:
     return f"{count_of(len(drivers), 'driver')} ({', '.join(map(repr, drivers)) or 'none'})"
 
 
+@cached_on_disk
+def _near_singular(mechanism: Mechanism, ts: Array, qs: Array) -> Float[Array, " times"]:
+    """Return the distance from a singular position at each time as an estimate that costs no singular values."""
+    return jax.vmap(lambda t, q: as_program(_estimated_margin)(Equations(mechanism), t, q))(ts, qs)
+
+
+def _estimated_margin(equations: Equations, t: Array, q: Array) -> Scalar:
+    """Return the ratio of the smallest to the largest singular value of `C`, by inverse iteration on `Cᵀ C`.
+
+    Each of the iterations multiplies the share of the smallest one's vector by the square of their ratio.
+    """
+    scales = equations.scales
+    S = gram(equations.at(t, q).entries.scaled_by(1 / scales.rows, jnp.asarray(scales.speeds)))
+    largest = S.largest()
+    solve, x = S.shifted((0.1 * _NEARLY) ** 2 * largest).solver(), jnp.cos(1.0 + jnp.arange(S.pattern.n, dtype=q.dtype))
+    for _ in range(3):
+        x = solve(x / jnp.linalg.norm(x))
+    return 1 / jnp.sqrt(jnp.linalg.norm(x) * largest)
+
+
 def _check_motion(solution: Solution) -> None:
     """Raise if the motion ends early, or if the position at one of the times is singular."""
     mechanism, ts = solution.mechanism, np.asarray(solution.ts)
@@ -230,6 +353,8 @@ def _check_motion(solution: Solution) -> None:
             f"dependence there (smallest singular value {near:.1g} of the largest): a limit position, which the "
             "drivers push beyond. Prescribe a smaller range, or another coordinate."
         )
+    if not bool(np.min(_near_singular(mechanism, solution.ts, solution.q)) < _NEARLY):
+        return
     margins = np.asarray(solution.singularity_margin())
     if (margins < _SINGULAR).any():
         k = int(np.argmin(margins))

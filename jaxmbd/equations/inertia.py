@@ -17,10 +17,9 @@ import scipy
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import at_rows
-from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
-from jaxmbd.numerics.linear_solve import SymmetricMatrix
-from jaxmbd.numerics.sparse_matrices import SparseMatrix, matches, summed
+from jaxmbd.numerics.linear_solve import SymmetricMatrix, lower_triangle
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, matches
 from jaxmbd.space.space import AbstractSpace
 
 
@@ -148,7 +147,7 @@ def with_armatures(inertia: AbstractInertia, rows: SparseMatrix, values: Float[A
     first, second = first[lower], second[lower]
     products = at_rows(values, rows.rows[first]) * at_rows(rows.values, first) * at_rows(rows.values, second)
     i, j = np.append(M.rows, rows.columns[first]), np.append(M.columns, rows.columns[second])
-    return CoupledInertia(_lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))
+    return CoupledInertia(lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))
 
 
 def with_blocks(M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Array, "k k"]]], nv: int) -> CoupledInertia:
@@ -162,7 +161,7 @@ def with_blocks(M: SparseMatrix, blocks: Sequence[tuple[SparseMatrix, Float[Arra
         values.append(at_rows(Z.values, first) * weights * at_rows(Z.values, second))
         rows.append(Z.columns[first])
         columns.append(Z.columns[second])
-    return CoupledInertia(_lower_triangle(jnp.concatenate(values), np.concatenate(rows), np.concatenate(columns), nv))
+    return CoupledInertia(lower_triangle(jnp.concatenate(values), np.concatenate(rows), np.concatenate(columns), nv))
 
 
 def schur_of_legs(
@@ -181,7 +180,7 @@ def schur_of_legs(
     body = np.minimum(legs.body, bodies - 1)
     scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: at_rows(x, body), inertia), legs.values)
     products = jnp.sum(at_rows(scaled, first) * at_rows(legs.values, second), axis=1)
-    return _lower_triangle(products, position[first], position[second], legs.m)
+    return lower_triangle(products, position[first], position[second], legs.m)
 
 
 def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> SymmetricMatrix:
@@ -197,15 +196,7 @@ def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> SymmetricMatr
     row = touching_row[pair]
     lower = C.rows[entry] >= row
     entry, row = entry[lower], row[lower]
-    return _lower_triangle(at_rows(C.values, entry) * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
-
-
-def _lower_triangle(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> SymmetricMatrix:
-    """Accumulate products into the lower triangle; every diagonal entry is stored, even if it is zero."""
-    diagonal = np.arange(m)
-    values, rows = jnp.concatenate([products, jnp.zeros(m, products.dtype)]), np.append(rows, diagonal)
-    S = summed(values, rows, np.append(columns, diagonal), (m, m))
-    return SymmetricMatrix(S.values, Pattern(m, S.rows, S.columns))
+    return lower_triangle(at_rows(C.values, entry) * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
 
 
 def _pairs_on_one_body(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:

@@ -65,6 +65,20 @@ class SparseMatrix(NamedTuple):
         indices[self.rows, self.columns] = np.arange(len(self.values))
         return at_rows(jnp.append(self.values, 0.0), indices)
 
+    @property
+    def T(self) -> "SparseMatrix":
+        """The transposed matrix."""
+        return SparseMatrix(self.values, self.columns, self.rows, self.shape[::-1])
+
+    def times(self, x: Float[Array, "columns *more"]) -> Float[Array, "rows *more"]:
+        """The product with a vector or a matrix."""
+        values = self.values.reshape(-1, *(1,) * (x.ndim - 1))
+        return gather_sum(values * at_rows(x, self.columns), gather_table(self.rows, self.shape[0]))
+
+    def scaled_by(self, rows: Float[Array, " rows"], columns: Float[Array, " columns"]) -> "SparseMatrix":
+        """The matrix with each row and each column times a factor."""
+        return self._replace(values=at_rows(rows, self.rows) * self.values * at_rows(columns, self.columns))
+
     def reordered(self, order: Sequence[int]) -> "SparseMatrix":
         """The matrix whose row `i` is row `order[i]` of this one."""
         return self._replace(rows=np.argsort(np.asarray(order, dtype=int))[self.rows])
@@ -83,6 +97,12 @@ def full(matrix: Float[Array, "rows columns"]) -> SparseMatrix:
     """A dense matrix in sparse format, all entries stored."""
     rows, columns = np.indices(matrix.shape).reshape(2, -1)
     return SparseMatrix(matrix.reshape(-1), rows, columns, (matrix.shape[0], matrix.shape[1]))
+
+
+def diagonal(values: Float[Array, " n"]) -> SparseMatrix:
+    """The diagonal matrix of some values."""
+    n = len(values)
+    return SparseMatrix(values, np.arange(n), np.arange(n), (n, n))
 
 
 def vstack(parts: Sequence[SparseMatrix]) -> SparseMatrix:

@@ -294,7 +294,7 @@ def _choice(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
 def _stacked(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array) -> Array:
     equations = Equations(mechanism)
     stacked = NamedCoordinateCorrection(names).stacked(equations.at(t, q))
-    return RowsAndSpeeds(stacked, equations.scales, equations.scales.rows).scaled
+    return RowsAndSpeeds(stacked, equations.scales, equations.scales.rows).scaled.dense()
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:

@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.kinematics import _near_singular
 from tests.marks import in_both_coordinates
 
 CRANK, ROD, SPEED = 0.1, 0.3, 7.0  # [m], [m], [rad/s]
@@ -66,6 +67,75 @@ def test_slider_crank_at_thousands_of_times(coordinates: str) -> None:
     power = np.asarray(motion.effort("motor")) * SPEED
     energy = np.asarray(motion["energy"])[:2001]
     np.testing.assert_allclose(np.cumsum((power[1:2001] + power[:2000]) * 2.5e-4), energy[1:] - energy[0], atol=1e-4)
+
+
+def test_a_pulse_between_two_steps_is_not_missed() -> None:
+    """The crank rests, turns by half a turn and back within a hundredth of a second, and rests: steps that the rest
+    allows pass over it. From there Newton's method leads to the slider's place on the other side."""
+    turn = lambda t: 0.4 + 3.0 * jnp.exp(-(((t - 0.613) / 0.004) ** 2))  # noqa: E731
+    ts = np.linspace(0.0, 1.0, 801)
+    motion = mbd.kinematics(slider_crank(motion=turn), ts)
+    angle = np.asarray(jax.vmap(turn)(jnp.asarray(ts)))
+    assert np.ptp(angle) > 2.9
+    place = CRANK * np.cos(angle) + np.sqrt(ROD**2 - (CRANK * np.sin(angle)) ** 2)
+    np.testing.assert_allclose(motion["slider.x"], place, atol=1e-12)
+
+
+def test_the_estimated_distance_from_a_singular_position() -> None:
+    """It is never less than the ratio of singular values, at most some times as much, and follows it to 1e-5."""
+    parts = slider_crank()
+    pushed = parts.replacing(drivers=[pl.Driver("ram", "slide.displacement", lambda t: t)])
+    reach = CRANK + ROD - np.array([0.1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-9])  # [m]; the last ones next to the dead centre
+    state = mbd.assemble(pushed, t=reach[0], guess={"crank.theta": 0.8})
+    motion = mbd.kinematics(pushed, reach, state, throw=False)
+    exact = np.asarray(motion.singularity_margin())
+    assert exact[-1] < 1e-4 < 1e-2 < exact[0]
+    estimate = np.asarray(_near_singular(pushed, motion.ts, motion.q))
+    assert (estimate > 0.99 * exact).all()
+    assert (estimate < 5 * exact + 2e-5).all()
+
+
+SEVEN = "zyxyxyx"  # axes of an arm's joints
+
+
+def arm(coordinates: str) -> sp.Mechanism:
+    """A driven arm of seven axes; a rod leads from its third link to a slider."""
+    links = [sp.Body(f"L{k}", 1.0, (0.02, 0.02, 0.01), (0.0, 0.0, 0.3 * k + 0.15)) for k in range(7)]
+    before = [sp.ground.at(axis=SEVEN[0]), *(link.at(0, 0, 0.15, axis=a) for link, a in zip(links, SEVEN[1:]))]  # noqa: B905
+    slider = sp.Body("slider", 0.5, (0.01, 0.01, 0.01), (0.5, 0.0, 0.1))
+    rod = sp.Body("rod", 0.5, (0.01, 0.01, 0.01), (0.25, 0.0, 0.425))
+    joints = [
+        *(sp.Revolute(f"J{k}", before[k], links[k].at(0, 0, -0.15, axis=SEVEN[k])) for k in range(7)),
+        sp.Prismatic("P", sp.ground.at(0.5, 0, 0.1), slider.at()),
+        sp.Universal("U", slider.at(), rod.at(0.25, 0, -0.325)),
+        sp.Spherical("S", links[2].at(), rod.at(-0.25, 0, 0.325)),
+    ]
+    drivers = [sp.Driver(f"D{k}", f"J{k}.angle", lambda t, k=k: 0.4 * jnp.sin((1 + 0.1 * k) * t)) for k in range(7)]
+    return sp.Mechanism([*links, slider, rod], joints, [sp.Gravity()], drivers, coordinates=coordinates)
+
+
+@pytest.mark.slow
+def test_an_arm_of_seven_axes_with_a_closed_loop_at_thousands_of_times() -> None:
+    """Both kinds of coordinates give one motion, whose rates are its derivatives, and whose power is the change of its
+    energy."""
+    ts = np.linspace(0.0, 10.0, 2001)
+    found = {}
+    for coordinates in ("absolute", "joint"):
+        motion = mbd.kinematics(arm(coordinates), ts)
+        missed = motion.violation()
+        assert max(np.abs(missed.position).max(), np.abs(missed.acceleration).max()) < 1e-13
+        efforts = [motion.effort(f"D{k}") for k in range(7)]
+        found[coordinates] = motion.read(("slider.position", "L6.position", "slider.vz", "energy", "L6.omega_x"))
+        found[coordinates]["power"] = sum(
+            effort * 0.4 * (1 + 0.1 * k) * np.cos((1 + 0.1 * k) * ts) for k, effort in enumerate(efforts)
+        )
+    for name, values in found["absolute"].items():
+        np.testing.assert_allclose(found["joint"][name], values, atol=1e-9, err_msg=name)
+    place, rate = found["joint"]["slider.position"][:, 2], found["joint"]["slider.vz"]
+    np.testing.assert_allclose((place[2:] - place[:-2]) / 0.01, rate[1:-1], atol=2e-5)
+    energy, power = found["joint"]["energy"], found["joint"]["power"]
+    work = np.concatenate([[0.0], np.cumsum((power[1:] + power[:-1]) * 2.5e-3)])
+    np.testing.assert_allclose(energy - energy[0], work, atol=1e-3 * np.ptp(energy))
 
 
 def test_gradients_and_sweeps_by_value() -> None:

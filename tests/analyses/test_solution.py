@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.analyses.simulation.readings import _Instant
 
 G = 9.81  # [m/s²]
 SOLVED = 1e-7  # of integration at 1e-8
@@ -274,3 +275,16 @@ def test_the_singularity_margin_leaves_out_what_repeats() -> None:
         mechanism = pl.Mechanism([body], kept, [pl.Gravity()], coordinates="absolute")
         motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"rod.theta": 0.3}), [0.0, 0.4])
         np.testing.assert_allclose(motion.singularity_margin(), 1 / math.sqrt(1.16), rtol=1e-9)
+
+
+def test_an_attribute_that_a_formulation_lacks_is_named() -> None:
+    """An `AttributeError` from computing a motion is raised as it is, without a second attempt for each level."""
+    tries = []
+
+    def motion() -> Any:
+        tries.append(1)
+        return mbd.ground  # no such name
+
+    with pytest.raises(AttributeError, match="ground"):
+        _Instant(jnp.zeros(()), jnp.zeros(1), jnp.zeros(0), motion).v  # noqa: B018
+    assert len(tries) == 1

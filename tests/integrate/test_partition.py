@@ -21,7 +21,8 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from jaxmbd.numerics.linear_solve import LeastSquaresQR, pivot_columns
+from jaxmbd.numerics.linear_solve import LeastSquaresQR, NormalEquations, pivot_columns
+from jaxmbd.numerics.sparse_matrices import full
 from tests.marks import in_both_coordinates, slow_but
 from tests.numeric import worst
 
@@ -68,18 +69,33 @@ def test_elimination_finds_the_rank_and_prefers_what_it_is_told() -> None:
     np.testing.assert_array_equal(pivot_columns(C, 1e-4), [False, False, True, True])
 
 
-def test_tall_systems_by_value(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("of", [LeastSquaresQR, lambda K: NormalEquations(full(K))], ids=["QR", "normal equations"])
+def test_tall_systems_by_value(rng: np.random.Generator, of: Any) -> None:
     """Least squares, least norm, and their derivatives, against differences."""
     K, b, f = (jnp.asarray(rng.standard_normal(shape)) for shape in ((6, 4), (6,), (4,)))
-    np.testing.assert_allclose(LeastSquaresQR(K).least_squares(b), np.linalg.lstsq(K, b)[0], rtol=1e-12)
-    np.testing.assert_allclose(LeastSquaresQR(K).least_norm(f), np.linalg.lstsq(K.T, f)[0], rtol=1e-12)
+    np.testing.assert_allclose(of(K).least_squares(b), np.linalg.lstsq(K, b)[0], rtol=1e-12)
+    np.testing.assert_allclose(of(K).least_norm(f), np.linalg.lstsq(K.T, f)[0], rtol=1e-12)
 
     def value(K: Array) -> Array:
-        return jnp.sum(LeastSquaresQR(K).least_squares(b) ** 2) + jnp.sum(LeastSquaresQR(K).least_norm(f) ** 3)
+        return jnp.sum(of(K).least_squares(b) ** 2) + jnp.sum(of(K).least_norm(f) ** 3)
 
     step = jnp.zeros_like(K).at[2, 1].set(1e-5)
     difference = (value(K + step) - value(K - step)) / 2e-5
     np.testing.assert_allclose(jax.grad(value)(K)[2, 1], difference, rtol=1e-7)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e6])
+def test_refined_normal_equations_are_as_accurate_as_a_factor_of_the_matrix(
+    rng: np.random.Generator, condition: float
+) -> None:
+    """Up to condition numbers whose squares are near the reciprocal of rounding."""
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (9, 6))
+    K = left[:, :6] * np.geomspace(1.0, 1 / condition, 6) @ right
+    x = rng.standard_normal(6)
+    f = K.T @ (y := K @ x)
+    normal = NormalEquations(full(jnp.asarray(K)))
+    np.testing.assert_allclose(normal.least_squares(jnp.asarray(K @ x)), x, atol=3e-16 * condition)
+    np.testing.assert_allclose(normal.least_norm(jnp.asarray(f)), y, atol=3e-16 * condition)
 
 
 def test_projection_is_the_least_change() -> None:

@@ -65,10 +65,10 @@ def _constraints_at(
 ) -> _ConstraintsAtState:
     equations = Equations(mechanism)
     at, span = equations.at(t, q), equations.scales.length * jnp.sqrt(jnp.sum(equations.parts.masses))
-    basis = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, or rotation matrices
+    basis = NamedCoordinateCorrection(candidates).rows(at).T.dense()  # orthogonal: the identity, or rotation matrices
     scale = jnp.sqrt(jnp.diag(basis.T @ at.inertia.matrix() @ basis)) / span
     C = at.jacobian / equations.scales.rows[:, None]
-    rows, named = (x @ basis / scale[None] for x in (C, NamedCoordinateCorrection(names).rows(at)))
+    rows, named = (x @ basis / scale[None] for x in (C, NamedCoordinateCorrection(names).rows(at).dense()))
     named = named / jnp.linalg.norm(named, axis=1)[:, None]
     return _ConstraintsAtState(rows, named, at.position(), at.velocity(v), *closed_enough(equations), at.sides())
 

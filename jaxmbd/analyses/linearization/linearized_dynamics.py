@@ -22,6 +22,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquatio
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds, close_loops
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import LeastSquaresQR
+from jaxmbd.numerics.sparse_matrices import full, vstack
 from jaxmbd.parameters.inputs import inputs as inputs_of
 from jaxmbd.parameters.inputs import resolved, with_signals
 from jaxmbd.parameters.places import AbstractPlace, Named, Where, place_of_number
@@ -188,10 +189,10 @@ class _LinearizedDynamics:
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
         """Return the generalized speeds that keep the joints closed, one column for each unit independent speed."""
         rows = np.asarray(self.choice.rows, dtype=int)
-        stacked = jnp.concatenate([at.jacobian[rows], NamedCoordinateCorrection(self.choice.places).rows(at)])
+        stacked = vstack([full(at.jacobian[rows]), NamedCoordinateCorrection(self.choice.places).rows(at)])
         scales = at.equations.scales
         solve = RowsAndSpeeds(stacked, scales, scales.rows[rows]).least_squares
-        return solve(jnp.eye(len(stacked), dtype=at.q.dtype)[:, len(rows) :])
+        return solve(jnp.eye(stacked.shape[0], dtype=at.q.dtype)[:, len(rows) :])
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """Return the derivative of the coordinates with respect to the independent ones."""

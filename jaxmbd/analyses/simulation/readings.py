@@ -108,8 +108,10 @@ class _Instant:
     def _motion(self) -> StateDerivative:
         return self._compute()
 
-    def __getattr__(self, name: str) -> Array:
-        return getattr(self._motion, name)
+    # Named one by one: `__getattr__` would look for `_motion` again when an `AttributeError` is raised in it.
+    v = property(lambda self: self._motion.v)
+    vdot = property(lambda self: self._motion.vdot)
+    lam = property(lambda self: self._motion.lam)
 
 
 def _read(equations: Equations, asked: Asked, at: Any) -> Readings:

@@ -42,11 +42,11 @@ class ReducedEquations:
     """
 
     def __init__(self, at: Configuration, correction: AbstractStackedCorrection) -> None:
-        stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
-        scales = at.equations.scales
+        stacked, scales, rows = correction.stacked(at), at.equations.scales, at.equations.m
         self.at, self.correction, self.solve = at, correction, RowsAndSpeeds(stacked, scales, scales.rows).least_squares
-        masked = isinstance(correction, DependentCoordinateCorrection)
-        self.marks = correction.independent.astype(at.q.dtype) if masked else jnp.ones(len(stacked) - rows, at.q.dtype)
+        self.marks = jnp.ones(stacked.shape[0] - rows, at.q.dtype)
+        if isinstance(correction, DependentCoordinateCorrection):
+            self.marks = correction.independent.astype(at.q.dtype)
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
     def mass(self) -> Float[Array, "k k"]:

@@ -213,6 +213,6 @@ class Kinematic(AbstractFormulation):
         at = equations.at(t, q)
         v = consistent_speeds(at, v, DeterminedCorrection())
         vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
-        units = RowsAndSpeeds(at.jacobian, equations.scales, equations.scales.rows)
+        units = RowsAndSpeeds(at.entries, equations.scales, equations.scales.rows)
         lam = units.least_norm(at.force(v) - at.inertia.times(vdot))
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)

@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
@@ -21,7 +22,8 @@ from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
-from jaxmbd.numerics.linear_solve import LeastSquaresQR, Solve
+from jaxmbd.numerics.linear_solve import NormalEquations, Solve, gram
+from jaxmbd.numerics.sparse_matrices import SparseMatrix, diagonal, full, vstack
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."
@@ -58,11 +60,14 @@ class AbstractStackedCorrection(AbstractCorrection):
     """A least-squares correction that leaves some speeds or coordinates unchanged."""
 
     @abc.abstractmethod
-    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """`[C; D]`, where `D v` are the independent speeds; its column rank is full even if `C` has dependent rows."""
+    def stacked(self, at: Configuration) -> SparseMatrix:
+        """`[C; D] (rows, nv)`, where `D v` are the independent speeds; its column rank is full even if rows of `C` are
+        dependent."""
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(self.stacked(at), at)
+        K = self.stacked(at)
+        solve = _damped_least_squares(K, at)
+        return K.times, lambda b: solve(jnp.pad(b, (0, K.shape[0] - len(b))))
 
 
 class DependentCoordinateCorrection(AbstractStackedCorrection):
@@ -76,8 +81,8 @@ class DependentCoordinateCorrection(AbstractStackedCorrection):
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
 
-    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
+    def stacked(self, at: Configuration) -> SparseMatrix:
+        return vstack([at.entries, diagonal(self.independent.astype(at.q.dtype))])
 
 
 class NamedCoordinateCorrection(AbstractStackedCorrection):
@@ -113,18 +118,20 @@ class NamedCoordinateCorrection(AbstractStackedCorrection):
             change = self._values(at, self.values) - self.values
         return jnp.concatenate([at.position(), change])
 
-    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        return jnp.concatenate([at.jacobian, self.rows(at)])
+    def stacked(self, at: Configuration) -> SparseMatrix:
+        return vstack([at.entries, self.rows(at)])
 
-    def rows(self, at: Configuration) -> Float[Array, "k nv"]:
-        """`D`, where `D v` are the rates of the coordinates without their explicit time derivatives."""
+    def rows(self, at: Configuration) -> SparseMatrix:
+        """`D (k, nv)`, where `D v` are the rates of the coordinates without their explicit time derivatives."""
         rest = jnp.zeros(at.mechanism.nv, at.q.dtype)
 
-        def one(name: str) -> Array:
+        def one(name: str) -> SparseMatrix:
             k = index_of(at.mechanism, name)
-            return jax.grad(lambda v: _rate(at, name, v))(rest) if k is None else rest.at[k].set(1.0)
+            if k is None:
+                return full(jax.grad(lambda v: _rate(at, name, v))(rest)[None])
+            return SparseMatrix(jnp.ones(1, at.q.dtype), np.zeros(1, int), np.array([k]), (1, len(rest)))
 
-        return jnp.stack([one(name) for name in self.names]) if self.names else rest[None][:0]
+        return vstack([full(rest[None][:0]), *map(one, self.names)])
 
     def rates(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """The rates of the coordinates, `D v` and their explicit time derivatives."""
@@ -185,7 +192,7 @@ class DeterminedCorrection(AbstractCorrection):
         return at.position()
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(at.jacobian, at)
+        return at.times, _damped_least_squares(at.entries, at)
 
 
 class RowsAndSpeeds:
@@ -196,12 +203,13 @@ class RowsAndSpeeds:
     coordinates.
     """
 
-    def __init__(self, K: Float[Array, "rows nv"], scales: Scales, of_constraints: Any) -> None:
-        self.speeds: Any = scales.speeds
-        of_speeds = jnp.max(jnp.abs(K[len(of_constraints) :]) * self.speeds[None], axis=1, initial=0.0)
-        of_speeds = jax.lax.stop_gradient(jnp.where(of_speeds > 0, of_speeds, 1.0))
-        self.rows = jnp.concatenate([of_constraints, of_speeds]) if len(of_speeds) else of_constraints
-        self.scaled = K * self.speeds[None] / self.rows[:, None]
+    def __init__(self, K: SparseMatrix, scales: Scales, of_constraints: Any) -> None:
+        self.speeds, self.rows = jnp.asarray(scales.speeds), jnp.asarray(of_constraints)
+        if K.shape[0] > len(of_constraints):
+            sizes = jnp.abs(K.scaled_by(jnp.ones(K.shape[0]), self.speeds).dense()[len(of_constraints) :])
+            of_speeds = jax.lax.stop_gradient(jnp.max(sizes, axis=1, initial=0.0))
+            self.rows = jnp.concatenate([self.rows, jnp.where(of_speeds > 0, of_speeds, 1.0)])
+        self.scaled = K.scaled_by(1 / self.rows, self.speeds)
 
     def least_squares(self, b: Float[Array, "rows *more"]) -> Float[Array, "nv *more"]:
         """The least-squares solution `x` of `K x ≈ b`."""
@@ -213,23 +221,19 @@ class RowsAndSpeeds:
         return self._factored.least_norm(self.speeds * f) / self.rows
 
     @cached_property
-    def _factored(self) -> LeastSquaresQR:
-        return LeastSquaresQR(self.scaled)
+    def _factored(self) -> NormalEquations:
+        return NormalEquations(self.scaled)
 
 
-def _least_squares(K: Float[Array, "rows nv"], at: Configuration) -> tuple[Solve, Solve]:
-    """The product with `K`, and the solve of `K x = b` with Levenberg's damping: rows `μ x = 0` are appended.
+def _damped_least_squares(K: SparseMatrix, at: Configuration) -> Solve:
+    """The solve of `K x = b` with Levenberg's damping, `(Kᵀ K + μ²) x = Kᵀ b`.
 
     Rows and unknowns have no units in the solve, so that the damping does not depend on the mechanism's size.
     """
     units = RowsAndSpeeds(K, at.equations.scales, at.equations.scales.rows)
-    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(units.scaled), initial=0.0))
-    damped = jnp.concatenate([units.scaled, shift * jnp.eye(K.shape[1], dtype=K.dtype)])
-    solve = LeastSquaresQR(damped).least_squares
-    return (
-        lambda x: K @ x,
-        lambda b: units.speeds * solve(jnp.pad(b / units.rows[: len(b)], (0, sum(K.shape) - len(b)))),
-    )
+    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(units.scaled.values), initial=0.0))
+    solve, rows = gram(units.scaled).shifted(shift**2).solver(), units.scaled.T
+    return lambda b: units.speeds * solve(rows.times(b / units.rows))
 
 
 def apply_correction(
