@@ -85,6 +85,39 @@ def examples(name: str, device: str) -> None:
         simulated(mbd, each, "all examples", "all examples", "")
 
 
+def kinematics(name: str, device: str) -> None:
+    """The driven motion of an arm of seven axes, from whose third link a rod leads to a slider, at 2,000 times: first,
+    again, and when it has been compiled."""
+    mbd = imported(device)
+    import jax.numpy as jnp
+    import numpy as np
+
+    from jaxmbd import spatial as sp
+
+    axes, ts = "zyxyxyx", np.linspace(0.0, 10.0, 2000)
+    links = [sp.Body(f"L{k}", 1.0, (0.02, 0.02, 0.01), (0.0, 0.0, 0.3 * k + 0.15)) for k in range(7)]
+    ends = [sp.ground.at(axis=axes[0]), *(links[k].at(0, 0, 0.15, axis=axes[k + 1]) for k in range(6))]
+    slider = sp.Body("slider", 0.5, (0.01, 0.01, 0.01), (0.5, 0.0, 0.1))
+    rod = sp.Body("rod", 0.5, (0.01, 0.01, 0.01), (0.25, 0.0, 0.425))
+    joints = [
+        *(sp.Revolute(f"J{k}", ends[k], links[k].at(0, 0, -0.15, axis=axes[k])) for k in range(7)),
+        sp.Prismatic("P", sp.ground.at(0.5, 0, 0.1), slider.at()),
+        sp.Universal("U", slider.at(), rod.at(0.25, 0, -0.325)),
+        sp.Spherical("S", links[2].at(), rod.at(-0.25, 0, 0.325)),
+    ]
+    drivers = [sp.Driver(f"D{k}", f"J{k}.angle", lambda t, k=k: 0.4 * jnp.sin((1 + 0.1 * k) * t)) for k in range(7)]
+    for kind in ("joint", "absolute"):
+        arm = sp.Mechanism([*links, slider, rod], joints, [sp.Gravity()], drivers, coordinates=kind)
+        with stage(f"kinematics, assemble, {kind}"):
+            state = mbd.assemble(arm)
+        run = lambda: mbd.kinematics(arm, ts, state).q.block_until_ready()  # noqa: B023, E731
+        for call in ("first", "second", "compiled"):
+            with stage(f"kinematics, {call}, {kind}"):
+                run()
+            for _ in range(6 * (call == "second")):  # the analysis is compiled in one of these
+                run()
+
+
 def fit(name: str, device: str) -> None:
     """The first fit of the demonstration, stopped after its first step: nearly all of it is compilation."""
     imported(device)
@@ -157,7 +190,7 @@ def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
 
 ACTIVITIES: dict[str, Callable[[str, str], None]] = {
     "libraries": libraries, "usage": usage, "motion": motion, "sensitivities": sensitivities, "examples": examples,
-    "fit": fit,
+    "kinematics": kinematics, "fit": fit,
 }  # fmt: skip
 
 if __name__ == "__main__":

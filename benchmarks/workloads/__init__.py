@@ -14,6 +14,7 @@ from benchmarks.workloads import (
     scaling,
     single,
     steps,
+    stiff,
     sweep,
 )
 
@@ -23,6 +24,7 @@ WORKLOADS: dict[str, ModuleType] = {
     "batch": batch,
     "engines": engines,
     "events": events,
+    "stiff": stiff,
     "gradients": gradients,
     "scaling": scaling,
     "coordinates": coordinates,

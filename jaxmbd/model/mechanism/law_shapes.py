@@ -1,11 +1,13 @@
 """The laws of a part, and the shapes of what they take: enough to trace them before there are equations."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce
@@ -18,6 +20,7 @@ from jaxmbd.model.joint.joint import (
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.states import AbstractOwnStates
+from jaxmbd.space.space import AbstractSpace
 
 Shapes = tuple[Any, ...]
 
@@ -64,10 +67,15 @@ def laws_of(mechanism: Any, part: object) -> Iterator[tuple[str, Shapes]]:
 
 def marker_shapes(mechanism: Any, part: Any) -> tuple[Shapes, Shapes]:
     """The shapes of the frames and rates of a part's markers."""
-    space = mechanism.space
-    frame = eqx.filter_eval_shape(space.place, _numbers(len(space.rest)))
-    rate = eqx.filter_eval_shape(space.as_rate, _numbers(len(space.speeds)))
+    frame, rate = _frame_and_rate(mechanism.space, jnp.result_type(float))
     return (frame,) * len(part.markers), (rate,) * len(part.markers)
+
+
+@cache
+def _frame_and_rate(space: AbstractSpace, dtype: np.dtype) -> tuple[Any, Any]:
+    """The shapes for one marker; `dtype`: that of numbers, on which they depend."""
+    of_frame, of_rate = (jax.ShapeDtypeStruct((len(x),), dtype) for x in (space.rest, space.speeds))
+    return eqx.filter_eval_shape(space.place, of_frame), eqx.filter_eval_shape(space.as_rate, of_rate)
 
 
 def time_shape() -> jax.ShapeDtypeStruct:

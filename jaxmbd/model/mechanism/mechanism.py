@@ -7,7 +7,6 @@ to all of them without retracing.
 import dataclasses
 import itertools
 from collections.abc import Hashable, Iterable, Iterator
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -349,10 +348,6 @@ class Mechanism(eqx.Module):
 
     def constraint_sizes(self) -> tuple[int, ...]:
         """The number of constraint rows of each of `constraints()`."""
-        return self._constraint_sizes
-
-    @cached_property
-    def _constraint_sizes(self) -> tuple[int, ...]:  # to count rows takes a trace of each kind of part
         size_of_kind: dict[Hashable, int] = {}
         sizes = []
         for part in self.constraints():
