@@ -64,9 +64,10 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
     `Φ(q, t) = 0`,   `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
 
-    Positions are computed one time after another: speeds and accelerations predict the next position, Newton's method
-    corrects it, and the step is divided where the correction is too large. Speeds, accelerations and multipliers follow
-    for all times at once. States of parts, such as the current of a motor, are taken as the steady ones at each time.
+    The motion is followed from its start: speeds and accelerations predict the next position, Newton's method corrects
+    it, and the step is as long as the correction stays small. Positions, speeds, accelerations and multipliers at the
+    times `ts` follow for all of these at once. States of parts, such as the current of a motor, are taken as the steady
+    ones at each time.
 
     **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled state at the first time, which
     selects the assembly mode (by default the one near the bodies' own poses); with `throw=False` positions that cannot
@@ -98,7 +99,9 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
         if known:
             _check_drivers(*frozen((mechanism, state)))
         raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
-    solution = _motion(mechanism, jnp.asarray(ts), state, is_known(ts, state.t))
+    ts = jnp.asarray(ts)
+    q, v, z, redundant, result, rank = _motion(mechanism, ts, state, is_known(ts, state.t))
+    solution = Solution(mechanism, Kinematic(), ts, q, v, z, {}, redundant, {}, result, rank)
     if known:
         if bool(solution.redundant) or solution.result in (RESULTS.opposed, RESULTS.motion_undetermined):
             _check_drivers(*frozen((mechanism, state)))
@@ -110,8 +113,14 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
 
 @cached_on_disk
-def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
-    """Return the motion. `checked`: the values of the times are known and have been checked."""
+def _motion(
+    mechanism: Mechanism, ts: Array, state: State, checked: bool
+) -> tuple[Array, Array, Array, Array, RESULTS, Array]:
+    """Return positions, speeds and states of parts, whether rows are redundant, the verdict and the rank.
+
+    `checked`: the values of the times are known and have been checked. No mechanism is returned, since a result that
+    holds users' functions cannot be stored.
+    """
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
     fixed, q, v, times = frozen((equations, q, v, ts))
     (rows, sides), of_speeds = as_program(_rows_and_sides)(fixed, times[0], q), nonholonomic_rows(mechanism)
@@ -129,7 +138,7 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
     zs = jax.vmap(lambda t, q, v: equations.at(t, q).steady_states(v))(ts, qs, vs)
-    return Solution(mechanism, Kinematic(), ts, qs, vs, zs, {}, rank < equations.m, {}, result, rank)
+    return qs, vs, zs, rank < equations.m, result, rank
 
 
 def _rows_and_sides(equations: Equations, t: Array, q: Array) -> tuple[Array, Array]:
@@ -140,8 +149,9 @@ def _followed(equations: Equations, ts: Array, q: Array, v: Array) -> tuple[Arra
     """Return closed positions and near speeds at all times, continued from a position at the first one.
 
     At first steps are as long as the motion allows, and the positions between their ends are closed together, from
-    interpolated ones. Where one of these turns out far from the closed position, such as in a short pulse of a driver
-    between two ends, the motion is followed once more with an end at each time.
+    interpolated ones. If one of these turns out far from the closed position, such as in a short pulse of a driver
+    between two ends, the motion is followed once more with an end at each time. So it is if there are more steps than
+    times.
     """
     q = close_loops(equations, ts[0], q, DeterminedCorrection())
     start = as_program(_point)(equations, ts[0], q, v)
@@ -153,7 +163,8 @@ def _followed(equations: Equations, ts: Array, q: Array, v: Array) -> tuple[Arra
         changes = jax.vmap(partial(_size, equations))(qs - predicted)
         return attempt + 1, qs, vs, jnp.all(changes <= _SHARE * sizes + _NEAR)
 
-    nothing = jnp.zeros((), int), *(jnp.zeros((len(ts), len(x)), x.dtype) for x in (q, v)), jnp.zeros((), bool)
+    places, speeds = (jnp.zeros((len(ts), len(x)), x.dtype) for x in (q, v))
+    nothing = jnp.zeros((), int), places, speeds, jnp.zeros((), bool)
     _, qs, vs, _ = jax.lax.while_loop(lambda carry: (carry[0] < 2) & ~carry[3], follow, nothing)
     return qs, vs
 
@@ -327,7 +338,7 @@ def _estimated_margin(equations: Equations, t: Array, q: Array) -> Scalar:
     Each of the iterations multiplies the share of the smallest one's vector by the square of their ratio.
     """
     scales = equations.scales
-    S = gram(equations.at(t, q).entries.scaled_by(1 / scales.rows, jnp.asarray(scales.speeds)))
+    S = gram(equations.at(t, q).entries.scaled_by(1 / jnp.asarray(scales.rows), jnp.asarray(scales.speeds)))
     largest = S.largest()
     solve, x = S.shifted((0.1 * _NEARLY) ** 2 * largest).solver(), jnp.cos(1.0 + jnp.arange(S.pattern.n, dtype=q.dtype))
     for _ in range(3):

@@ -68,7 +68,7 @@ class SparseMatrix(NamedTuple):
     @property
     def T(self) -> "SparseMatrix":
         """The transposed matrix."""
-        return SparseMatrix(self.values, self.columns, self.rows, self.shape[::-1])
+        return SparseMatrix(self.values, self.columns, self.rows, (self.shape[1], self.shape[0]))
 
     def times(self, x: Float[Array, "columns *more"]) -> Float[Array, "rows *more"]:
         """The product with a vector or a matrix."""

@@ -193,16 +193,18 @@ def equilibrium(
     if check:
         check_mass(mechanism, start, time, "equilibrium")
     rate = rate_of(mechanism, rotation, start, time)
-    result, search, faults = _equilibrium(
-        holding(mechanism, prescribed), rate, time, start, combined("asarray", stable), rotation is not None
-    )
+    held = holding(mechanism, prescribed)
+    found, search, faults = _equilibrium(held, rate, time, start, combined("asarray", stable), rotation is not None)
+    result = Equilibrium(held, *found)
     return _checked(result, search, faults, rotation is not None) if check else result
 
 
 @cached_on_disk
 def _equilibrium(
     mechanism: Mechanism, rate: Array, t: Scalar, start: Array, stable: Bool[Array, ""], turns: bool
-) -> tuple[Equilibrium, NewtonSearch, SteadyStateResiduals]:
+) -> tuple[tuple[State, Array, Array], NewtonSearch, SteadyStateResiduals]:
+    """Return the fields of an `Equilibrium` but the mechanism, since a result that holds users' functions cannot be
+    stored."""
     balance = Balance(Equations(mechanism), rate, t)
     fixed = frozen(balance)
     search = settle(fixed, frozen(start), stable)
@@ -215,7 +217,8 @@ def _equilibrium(
         (faults.contradicts(tolerance), RESULTS.not_steady),
         (~search.done, RESULTS.not_balanced),
     )
-    return settled(mechanism, balance, search.q, search.steps, result), search, faults
+    found = settled(mechanism, balance, search.q, search.steps, result)
+    return (found.state, found.rate, found.steps), search, faults
 
 
 def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, result: RESULTS) -> Equilibrium:

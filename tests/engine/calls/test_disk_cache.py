@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,24 @@ def test_assembly_is_kept(folder: Path) -> None:
     forget()
     np.testing.assert_array_equal(example.state().q, first.q)
     assert len(files(folder)) == count
+
+
+def test_analyses_of_mechanisms_with_users_functions_are_kept(folder: Path) -> None:
+    """What these give holds the mechanism, and with it functions that no file can hold."""
+    made = mbd.examples.get("pendulum").mechanism
+    driven = made.with_parts([mbd.planar.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+    pulled = made.with_parts([mbd.planar.JointForce("motor", "O.angle", lambda t, angle, rate, _: 2.0 - angle)])
+    runs: dict[str, Callable[[], np.ndarray]] = {
+        "motion": lambda: np.asarray(mbd.kinematics(driven, [0.0, 1.0]).q),
+        "equilibrium": lambda: np.asarray(mbd.equilibrium(pulled).state.q),
+    }
+    for name, run in runs.items():
+        first = run()
+        assert "code" in [entry_in(path).kind for path in files(folder) if name in path.name]
+        count = len(files(folder))
+        forget()
+        np.testing.assert_array_equal(run(), first)
+        assert len(files(folder)) == count
 
 
 def test_what_is_kept_is_not_traced_again(folder: Path) -> None:
