@@ -24,6 +24,7 @@ from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.integrate.formulations.formulation import Kinematic
 from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
+    RowsAndSpeeds,
     apply_correction,
     close_loops,
     consistent_speeds,
@@ -338,7 +339,7 @@ def _estimated_margin(equations: Equations, t: Array, q: Array) -> Scalar:
     Each of the iterations multiplies the share of the smallest one's vector by the square of their ratio.
     """
     scales = equations.scales
-    S = gram(equations.at(t, q).entries.scaled_by(1 / jnp.asarray(scales.rows), jnp.asarray(scales.speeds)))
+    S = gram(RowsAndSpeeds(equations.at(t, q).entries, scales, scales.rows).scaled)
     largest = S.largest()
     solve, x = S.shifted((0.1 * _NEARLY) ** 2 * largest).solver(), jnp.cos(1.0 + jnp.arange(S.pattern.n, dtype=q.dtype))
     for _ in range(3):

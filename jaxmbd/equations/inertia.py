@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import at_rows
 from jaxmbd.equations.constraint_kinematics import ConstraintBodyTerms
-from jaxmbd.numerics.linear_solve import SymmetricMatrix, lower_triangle
+from jaxmbd.numerics.linear_solve import SymmetricMatrix, lower_triangle, pairs_of_a_row
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, matches
 from jaxmbd.space.space import AbstractSpace
 
@@ -142,9 +142,7 @@ class CoupledInertia(AbstractInertia):
 
 def with_armatures(inertia: AbstractInertia, rows: SparseMatrix, values: Float[Array, " k"]) -> CoupledInertia:
     """`M + Gᵀ diag(a) G`, for the rows `G = ∂ċ/∂v` of coordinates with armatures `a`."""
-    M, (first, second) = inertia.lower(), matches(rows.rows, rows.rows)
-    lower = rows.columns[first] >= rows.columns[second]
-    first, second = first[lower], second[lower]
+    M, (first, second) = inertia.lower(), pairs_of_a_row(rows)
     products = at_rows(values, rows.rows[first]) * at_rows(rows.values, first) * at_rows(rows.values, second)
     i, j = np.append(M.rows, rows.columns[first]), np.append(M.columns, rows.columns[second])
     return CoupledInertia(lower_triangle(jnp.concatenate([M.values, products]), i, j, M.shape[0]))

@@ -262,13 +262,17 @@ class NormalEquations:
 
 def gram(K: SparseMatrix) -> SymmetricMatrix:
     """`Kᵀ K` of a sparse matrix `K (n, k)`."""
+    first, second = pairs_of_a_row(K)
+    products = at_rows(K.values, first) * at_rows(K.values, second)
+    return lower_triangle(products, K.columns[first], K.columns[second], K.shape[1])
+
+
+def pairs_of_a_row(K: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of entries of one row, as their indices: the terms of the lower triangle of `Kᵀ K`."""
     order = np.argsort(K.rows, kind="stable")
-    values, columns = at_rows(K.values, order), K.columns[order]
-    first, second = matches(K.rows[order], K.rows[order])
-    lower = columns[first] >= columns[second]
-    first, second = first[lower], second[lower]
-    products = at_rows(values, first) * at_rows(values, second)
-    return lower_triangle(products, columns[first], columns[second], K.shape[1])
+    first, second = (order[index] for index in matches(K.rows[order], K.rows[order]))
+    lower = K.columns[first] >= K.columns[second]
+    return first[lower], second[lower]
 
 
 @trace_once

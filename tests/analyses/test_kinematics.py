@@ -73,11 +73,11 @@ def test_a_pulse_between_two_steps_is_not_missed() -> None:
     """The crank rests, turns by half a turn and back within a hundredth of a second, and rests: steps that the rest
     allows pass over it. From there Newton's method leads to the slider's place on the other side."""
     turn = lambda t: 0.4 + 3.0 * jnp.exp(-(((t - 0.613) / 0.004) ** 2))  # noqa: E731
-    ts = np.linspace(0.0, 1.0, 801)
-    motion = mbd.kinematics(slider_crank(motion=turn), ts)
+    ts, rod = np.linspace(0.0, 1.0, 801), 0.15
+    motion = mbd.kinematics(slider_crank(rod, turn), ts)
     angle = np.asarray(jax.vmap(turn)(jnp.asarray(ts)))
     assert np.ptp(angle) > 2.9
-    place = CRANK * np.cos(angle) + np.sqrt(ROD**2 - (CRANK * np.sin(angle)) ** 2)
+    place = CRANK * np.cos(angle) + np.sqrt(rod**2 - (CRANK * np.sin(angle)) ** 2)
     np.testing.assert_allclose(motion["slider.x"], place, atol=1e-12)
 
 
@@ -242,6 +242,24 @@ def test_a_body_between_two_balls_spins_and_no_driver_holds_it() -> None:
     driven = linkage.with_parts([sp.Driver("motor", "O.angle", 0.0)])
     with pytest.raises(mbd.MechanismError, match=rf"1 degree of freedom\. {spin}"):
         mbd.kinematics(driven, [0.0, 1.0])
+
+
+def test_one_lane_of_a_batch_that_meets_a_limit_leaves_the_others_as_they_are() -> None:
+    """It says so for itself, and is followed up to the limit."""
+    ts, state = jnp.linspace(0.0, 0.3, 31), mbd.assemble(slider_crank())
+    rods = jnp.asarray([0.3, 0.08, 0.35])
+
+    def run(rod: Array) -> tuple[Array, Array]:
+        motion = mbd.kinematics(slider_crank(rod), ts, state, throw=False)
+        return motion["slider.x"], motion.result == mbd.RESULTS.position_not_reached
+
+    place, is_beyond = jax.vmap(run)(rods)
+    np.testing.assert_array_equal(is_beyond, [False, True, False])
+    for lane, rod in enumerate(rods):
+        expected = jax.vmap(slider, (0, None))(ts, rod)
+        reached = int(jnp.argmin(jnp.isfinite(expected))) if lane == 1 else len(ts)
+        np.testing.assert_allclose(place[lane, :reached], expected[:reached], atol=1e-9)
+        assert np.isnan(place[lane, reached:]).all()
 
 
 def test_a_limit_position_is_named() -> None:
