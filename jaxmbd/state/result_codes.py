@@ -2,8 +2,8 @@
 
 `equinox.error_if` needs its text at trace time. In `raise_where` the text is written when the error occurs, by a
 callback to Python in a branch that is taken in that case only: it may depend on values (which instance of a batch,
-which joint). The virtual machine then raises it, so that it comes first in JAX's error. JAX does not store programs
-with callbacks in its cache on disk, so this is used only where errors are wanted and values are traced.
+which joint). JAX does not store programs with callbacks in its cache on disk, so this is used only where errors are
+wanted and values are traced.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from jaxmbd.engine.binding.mesh import gathered
+from jaxmbd.engine.binding.raising import ROOM, always_raised, raises_itself
 from jaxmbd.engine.calls.cached_function import whole_in_meshes
-from jaxmbd.engine.machine.build_vm import RAISE, vm
 from jaxmbd.engine.upstream.equinox_internals import any_instance, report_error
-from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.errors import printable
 
 
@@ -138,7 +136,6 @@ def _invalidated_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _invalidated((ok, value), inputs), linear[:-1].reshape(value.shape)
 
 
-_ROOM = 4096  # [bytes] for the text of an error of a running program
 _LISTED = 4  # number of instances of a batch that a message describes
 
 Describe = Callable[..., str]
@@ -167,31 +164,23 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     describes the first few by their own details. The error is raised only if one of the values is used.
     """
 
-    raises_first = default_platform() == "cpu" and vm() is not None
-
-    def written(failed: Any, *details: Any) -> Any:
-        text = printable(_text(np.asarray(failed), [np.asarray(x) for x in details], describe))
+    def written(failed: np.ndarray, *details: np.ndarray) -> bytes:
+        text = printable(_text(failed, [*details], describe))
         report_error(text)
-        if not raises_first:
+        if raises_itself():
             raise _EquinoxRuntimeError(text)
-        return np.broadcast_to(_as_bytes(text), (*np.shape(failed), _ROOM))
+        return _as_bytes(text)
 
     failed, details = jax.lax.stop_gradient((failed, details))
-    like, room = jax.ShapeDtypeStruct((), bool), jax.ShapeDtypeStruct((_ROOM,), np.uint8)
-
-    def call() -> Array:
-        text = jax.pure_callback(written, room, *gathered([failed, *details]), vmap_method="broadcast_all")
-        return jax.ffi.ffi_call(RAISE, like, vmap_method="broadcast_all")(text) if raises_first else text[0] > 0
-
-    raised = jax.lax.cond(any_instance(failed), call, lambda: jnp.zeros((), bool))
+    raise_now, go_on = lambda: always_raised(written, failed, *details), lambda: jnp.zeros((), bool)
+    raised = jax.lax.cond(any_instance(failed), raise_now, go_on)
     return jax.tree.map(lambda value: jnp.where(raised, jnp.nan, value), values)
 
 
-def _as_bytes(text: str) -> np.ndarray:
-    """A text in UTF-8 that ends with a zero, and before that with the mark by which equinox knows its own errors."""
+def _as_bytes(text: str) -> bytes:
+    """A text in UTF-8, cut to its room; at its end the mark by which equinox knows its own errors, and a zero."""
     end = f"\n({_EquinoxRuntimeError.__name__}: raised while the compiled program ran)".encode()
-    content = text.encode()[: _ROOM - len(end) - 1].decode(errors="ignore").encode() + end
-    return np.frombuffer(content.ljust(_ROOM, b"\0"), np.uint8)
+    return text.encode()[: ROOM - len(end) - 1].decode(errors="ignore").encode() + end + b"\0"
 
 
 def raise_unless_successful(values: Any, result: RESULTS) -> Any:

@@ -1,5 +1,6 @@
 """Errors of running programs: the library's own sentence comes first, whichever way a program was compiled."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,24 @@ def test_long_texts_are_cut_and_values_pass() -> None:
     assert "�" not in text
     assert len(text.encode()) < 4200
     np.testing.assert_array_equal(jax.jit(jax.vmap(check))(jnp.array([0.5, 0.25])), [0.5, 0.25])
+
+
+def test_a_large_batch_raises_where_one_thread_computes() -> None:
+    """Copies of what the text may tell would wait for that thread, and for ever."""
+    assert os.environ["NPROC"] == "1"
+
+    def check(x: Any) -> Any:
+        many = jnp.full(20, x)
+        return raise_where(x, x == 7.0, lambda many: f"It is {many[3]:g}.", many)
+
+    text = first_words(lambda: jax.block_until_ready(jax.jit(jax.vmap(check))(jnp.arange(100_000.0))))
+    assert text.startswith("1 of 100000 instances of the batch failed.\nInstance 7: It is 7.")
+    text = first_words(
+        lambda: jax.block_until_ready(jax.jit(jax.vmap(jax.vmap(check), 1))(jnp.arange(9.0).reshape(3, 3)))
+    )
+    assert text.startswith("1 of 9 instances of the batch failed.\nInstance 1, 2: It is 7.")
+    with jax.disable_jit(), pytest.raises(RuntimeError, match="It is 7"):
+        check(jnp.asarray(7.0))
 
 
 def test_equinox_tells_it_as_its_own() -> None:

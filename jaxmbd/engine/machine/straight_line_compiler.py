@@ -64,12 +64,14 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
     """Compile and install what is requested on a pipe."""
     while len(request := os.read(pipe, _REQUEST.size)) == _REQUEST.size:
         key, kernel, waits = _REQUEST.unpack(request)
+        needs = _NEEDS
         try:
-            if waits or is_worthwhile(programs[key]):
+            program = programs[key]
+            needs = _NEEDS if is_straight(program) else ""
+            if waits or is_worthwhile(program):
                 with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
-                    install(library, programs[key], kernel)
-        except Exception as error:  # the thread must go on; a motion that waits raises it
-            needs = _NEEDS if is_straight(programs[key]) else ""
+                    install(library, program, kernel)
+        except Exception as error:  # the thread must go on, or the next motion waits for ever; this one raises it
             text = f"engine='native' failed: {cause(error)}{needs}".encode()
             library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures.setdefault(text, text))
 

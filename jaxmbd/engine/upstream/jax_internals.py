@@ -67,6 +67,7 @@ USED = {
     "jax.interpreters.ad.Zero": "cotangents that are zero are recognised",
     "jax.interpreters.batching.primitive_batchers": "jax.vmap of a program is one call",
     "jax.interpreters.mlir.register_lowering": "primitives are compiled",
+    "jax.interpreters.mlir.emit_python_callback": "the text of an error is written by Python while a program runs",
     "jax.interpreters.mlir.lower_fun": "a program that cannot run in the virtual machine is compiled by XLA",
     "jax.interpreters.mlir.ir_constant": "the number of a program is written into the compiled call",
     "jax.interpreters.partial_eval.custom_partial_eval_rules": "jax.linearize of a program computes values at once",
