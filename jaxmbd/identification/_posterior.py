@@ -37,6 +37,8 @@ from jaxmbd.progress import reporting
 _BLOCK = 25  # draws of one call, after which progress is shown and an interrupt is noticed
 _STEP = 0.5  # the first step in z, which the warm-up adapts
 _ACCEPTANCE = 0.8  # the rate that it aims at, as in Stan
+# A trajectory has at most 2**7 steps: it would go on for ever over the mirror images beyond the bounds of a `Box`.
+_DOUBLINGS = 7
 
 
 class Posterior(eqx.Module):
@@ -166,7 +168,7 @@ def _warmed_up(
 
         def one(carried: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
             state, adapted = carried
-            state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones)
+            state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones, _DOUBLINGS)
             return (state, update(adapted, info.acceptance_rate)), None
 
         carried = blackjax.nuts.init(z, density), begin(_STEP)
@@ -195,7 +197,7 @@ def _drawn(
             kernel = blackjax.nuts.build_kernel()
 
             def one(state: PyTree, key: Array) -> tuple[PyTree, tuple[Array, Array]]:
-                state, info = kernel(key, state, density, step, ones)
+                state, info = kernel(key, state, density, step, ones, _DOUBLINGS)
                 return state, (state.position, info.is_divergent)
 
             return jax.lax.scan(one, state, keys)

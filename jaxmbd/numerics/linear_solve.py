@@ -66,18 +66,26 @@ class SymmetricMatrix(eqx.Module):
         values = jnp.concatenate([self.values, at_rows(self.values, off_diagonal)])
         return gather_sum(values * at_rows(x, sources), gather_table(targets, self.pattern.n))
 
-    def solver(self) -> Solve:
-        """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""
+    def factored(self) -> Solve:
+        """A function that solves `S x = b` for vectors and matrices `b` by a factor, and has no derivatives."""
         if not self.pattern.n:
             return lambda b: b
         fixed, pattern = jax.lax.stop_gradient(self.values), self.pattern
         factor = factor_p.bind(fixed, pattern=pattern)
 
-        def apply(_: Solve, b: Array) -> Array:
+        def solve(b: Array) -> Array:
             return solve_p.bind(fixed, factor, b[:, None], pattern=pattern)[:, 0]
 
+        return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
+
+    def solver(self) -> Solve:
+        """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""
+        if not self.pattern.n:
+            return lambda b: b
+        apply = self.factored()
+
         def solve(b: Array) -> Array:
-            return jax.lax.custom_linear_solve(self.times, b, apply, symmetric=True)
+            return jax.lax.custom_linear_solve(self.times, b, lambda _, b: apply(b), symmetric=True)
 
         return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
 
@@ -240,13 +248,16 @@ class NormalEquations:
 
     def __init__(self, K: SparseMatrix) -> None:
         self.K = K
-        self._solve = gram(K._replace(values=jax.lax.stop_gradient(K.values))).solver()
+        self._solve = gram(K).factored()
 
     def least_squares(self, b: Float[Array, "n *more"]) -> Float[Array, "k *more"]:
         """The least-squares solution `x` of `K x ≈ b`."""
         x = self._solved(self.K.T.times(b))
-        # `Kᵀ b` is rounded, which the refinement of its solution does not see.
-        return x + self._solved(self.K.T.times(b - self.K.times(x)))
+        # `Kᵀ b` is rounded, which the refinement of its solution does not see. But for that the correction is zero, and
+        # so are its derivatives.
+        values, b, found = jax.lax.stop_gradient((self.K.values, b, x))
+        K = self.K._replace(values=values)
+        return x + self._solve(K.T.times(b - K.times(found)))
 
     def least_norm(self, f: Float[Array, "k *more"]) -> Float[Array, "n *more"]:
         """The solution `y` of `Kᵀ y = f` with least norm."""

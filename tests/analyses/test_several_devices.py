@@ -125,7 +125,7 @@ def test_assembly() -> None:
 def test_analyses_and_their_derivatives() -> None:
     found = on_devices(2, SLOW)
     (line,) = found.pop("text")
-    assert re.search(r"f64\[3,5,8\]", line), line  # three of six motions, at five times, with eight states
+    assert re.search(r"f64\[3,5,6\]", line), line  # three of six motions, at five times, with six states
     assert not re.search(r"\[6,", line)
     assert "1 of 6 instances of the batch failed." in found["error"]
     assert "Instance 4: The maximum number of steps" in found.pop("error")

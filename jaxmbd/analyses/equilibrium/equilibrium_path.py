@@ -17,7 +17,7 @@ from jaxmbd.checks import check_count, check_finite, check_index, check_number
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.parameters.places import Where, place_of_number
+from jaxmbd.parameters.places import AbstractPlace, Where, place_of_number
 from jaxmbd.printing import count_of, format_number, readable
 from jaxmbd.state.result_codes import RESULTS, first_failure
 from jaxmbd.state.state import State
@@ -165,7 +165,7 @@ def equilibrium_path(
     if is_speed and rotation is None:
         raise MechanismError("equilibrium_path: along 'speed' needs a rotation, whose speed it is.")
     first_rotation = _with_speed(rotation, numbers[0]) if is_speed else rotation
-    place = None if is_speed else place_of_number("equilibrium_path", "along", along, mechanism)
+    place = None if is_speed else _place(along, mechanism)
     mechanism = mechanism if place is None else place.replaced(mechanism, numbers[0])
     first = equilibrium(mechanism, guess, fixed=fixed, rotation=first_rotation, t=t, stable=stable, check=check)
     unit = rate_of(mechanism, _with_speed(rotation, 1.0), first.state.q, first.state.t) if is_speed else first.rate
@@ -173,6 +173,15 @@ def equilibrium_path(
     family = BalanceFamily(first.mechanism, unit, first.state.t, span, place)
     path = _path(family, first.state.q, numbers, points, jnp.asarray(step, numbers.dtype))
     return _checked_path(path, numbers, points) if check else path
+
+
+def _place(along: object, mechanism: Mechanism) -> AbstractPlace:
+    try:
+        return place_of_number("equilibrium_path", "along", along, mechanism)
+    except MechanismError as error:
+        if not isinstance(along, str) or "." in along:
+            raise
+        raise MechanismError(f"{error} It may also be 'speed', with a rotation.") from None
 
 
 @cached_on_disk
