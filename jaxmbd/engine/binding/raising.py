@@ -6,7 +6,7 @@ views.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,9 +54,9 @@ def _lower(context: mlir.LoweringRuleContext, *operands: Any, write: Write) -> A
     def called(*arrays: Any) -> tuple[np.ndarray]:
         return (np.frombuffer(write(*map(np.asarray, arrays)).ljust(ROOM, b"\0"), np.uint8),)
 
-    within = context.replace(avals_out=[_TEXT])
+    within, types = context.replace(avals_out=[_TEXT]), cast(Sequence[ShapedArray], context.avals_in)
     (text,), *_ = mlir.emit_python_callback(
-        within, called, None, operands, context.avals_in, [_TEXT], has_side_effect=False, returns_token=False
+        within, called, None, operands, types, [_TEXT], has_side_effect=False, returns_token=False
     )
     function = (lambda text: text[0] > 0) if raises_itself() else _raised_by_machine
     return mlir.lower_fun(function, multiple_results=False)(context.replace(avals_in=[_TEXT]), text)
