@@ -78,11 +78,11 @@ DOORS = {
     "": ("upstream",),
     "integrate.adjoint": ("binding", "calls", "machine", "numpy_code", "program", "store"),  # the time loop in C
     "symbolic": ("program", "binding.ldlt_primitive"),  # another builder for the same rules
-    "numerics": ("binding.ldlt_primitive", "binding.mesh", "binding.raising", "program.symbolic_ldlt"),  # linear solves as primitives
+    "numerics": ("binding.ldlt_primitive", "binding.mesh", "program.symbolic_ldlt"),  # linear solves as primitives
     "equations": ("program.symbolic_ldlt",),  # the sparsity of S
     "model": ("binding.lookups", "binding.tracing"),  # tables of time
     "user_functions": ("calls.user_calls",),
-    "state.result_codes": ("calls.cached_function", "binding.mesh", "binding.raising", "machine.build_vm"),  # errors at run time
+    "state.result_codes": ("calls.cached_function", "binding.raising"),  # errors at run time
     "analyses.simulation.native_motion": ("machine.build_vm", "machine.gpu"),  # what of the engines is there
     "analyses.events.event_rules": ("binding.tracing",),  # what a quantity depends on
     "identification": ("calls.identity", "calls.disk_cache"),
