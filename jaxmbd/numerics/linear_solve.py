@@ -76,7 +76,7 @@ class SymmetricMatrix(eqx.Module):
         def solve(b: Array) -> Array:
             return solve_p.bind(fixed, factor, b[:, None], pattern=pattern)[:, 0]
 
-        return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
+        return _by_columns(solve)
 
     def solver(self) -> Solve:
         """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""
@@ -87,7 +87,12 @@ class SymmetricMatrix(eqx.Module):
         def solve(b: Array) -> Array:
             return jax.lax.custom_linear_solve(self.times, b, lambda _, b: apply(b), symmetric=True)
 
-        return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
+        return _by_columns(solve)
+
+
+def _by_columns(solve: Solve) -> Solve:
+    """The solve of a vector, also of each column of a matrix."""
+    return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
 
 
 def lower_triangle(products: Array, rows: np.ndarray, columns: np.ndarray, n: int) -> SymmetricMatrix:
