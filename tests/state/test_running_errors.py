@@ -67,14 +67,15 @@ def test_long_texts_are_cut_and_values_pass() -> None:
 
 
 def test_a_large_batch_raises_where_one_thread_computes() -> None:
-    """Copies of what the text may tell would wait for that thread, and for ever."""
+    """Copies of what the text may tell would wait for that thread, and for ever. It runs the program, since the numbers
+    are NumPy's: with arrays of JAX that are ready the program runs on the thread that called it."""
     assert os.environ["NPROC"] == "1"
 
     def check(x: Any) -> Any:
         many = jnp.full(20, x)
         return raise_where(x, x == 7.0, lambda many: f"It is {many[3]:g}.", many)
 
-    text = first_words(lambda: jax.block_until_ready(jax.jit(jax.vmap(check))(jnp.arange(100_000.0))))
+    text = first_words(lambda: jax.block_until_ready(jax.jit(jax.vmap(check))(np.arange(100_000.0))))
     assert text.startswith("1 of 100000 instances of the batch failed.\nInstance 7: It is 7.")
     text = first_words(
         lambda: jax.block_until_ready(jax.jit(jax.vmap(jax.vmap(check), 1))(jnp.arange(9.0).reshape(3, 3)))
