@@ -153,7 +153,7 @@ def _hash(*ingredients: object) -> bytes:
     return hashlib.sha256(repr(ingredients).encode()).digest()
 
 
-def cause(error: Exception) -> str:
+def cause(error: BaseException) -> str:
     """Why a library could not be loaded: the compiler's own message if there is one."""
     return str(getattr(error, "stderr", "") or error)
 

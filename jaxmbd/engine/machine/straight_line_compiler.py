@@ -71,7 +71,7 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
             if waits or is_worthwhile(program):
                 with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
                     install(library, program, kernel)
-        except Exception as error:  # the thread must go on, or the next motion waits for ever; this one raises it
+        except BaseException as error:  # without the thread the next motion would wait for ever; this one raises it
             text = f"engine='native' failed: {cause(error)}{needs}".encode()
             library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures.setdefault(text, text))
 

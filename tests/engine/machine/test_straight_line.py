@@ -125,6 +125,9 @@ def test_lanes_of_any_width_give_the_same_numbers() -> None:
 @pytest.fixture
 def soon() -> Iterator[None]:
     """Programs count as running often after ten evaluations."""
+    program = traced(lambda x: (jnp.sin(x) * 1.7124,), [jax.ShapeDtypeStruct((), np.float64)]).program
+    assert program is not None
+    register(program)  # the first one of a process starts the compiler, with the usual number
     library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(10))
     yield
     library().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(choice.INTERPRETED))
@@ -157,7 +160,13 @@ def test_what_was_compiled_before_is_loaded(monkeypatch: pytest.MonkeyPatch) -> 
     straight_line_compiler.install(library(), program, 0)
     assert code.is_stored()
     straight_line_compiler._loaded.cache_clear()
-    monkeypatch.setattr(c_library.CLibrary, "compiled", lambda *_: pytest.fail("it is compiled again"))
+    compiled = c_library.CLibrary.compiled
+
+    def others(library: c_library.CLibrary, *arguments: Any) -> Any:
+        assert library is not code, "it is compiled again"
+        return compiled(library, *arguments)
+
+    monkeypatch.setattr(c_library.CLibrary, "compiled", others)
     library().jaxmbd_install(ctypes.c_uint64(program.key), 0, None, None)
     straight_line_compiler.request_if_stored(program)
     assert _runs_straight_within(4.0, program)
@@ -180,15 +189,28 @@ def _evaluations(key: int) -> int:
     return function(ctypes.c_uint64(key), 0)
 
 
-def test_what_is_no_program_does_not_end_the_compiler(nothing_stored: None) -> None:
-    """It is a thread, for which motions wait."""
+def test_nothing_ends_the_compiler(nothing_stored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a thread, for which motions wait: neither what is no program, nor what ends other threads."""
+    install = straight_line_compiler.install
+    first, last = (
+        traced(lambda x, k=k: (jnp.cos(x) * k,), [jax.ShapeDtypeStruct((), np.float64)]).program for k in (1.82, 1.83)
+    )
+    assert first is not None
+    assert last is not None
+
+    def ended(library: ctypes.CDLL, program: Any, kernel: int) -> None:
+        if program.key == first.key:
+            raise SystemExit
+        install(library, program, kernel)
+
+    monkeypatch.setattr(straight_line_compiler, "install", ended)
+    keys = 12345, register(first), register(last)
     pipe = straight_line_compiler._pipe
     assert pipe is not None
-    os.write(pipe, straight_line_compiler._REQUEST.pack(12345, 0, 1))
-    program = traced(lambda x: (jnp.cos(x) * 1.8231,), [jax.ShapeDtypeStruct((), np.float64)]).program
-    assert program is not None
-    os.write(pipe, straight_line_compiler._REQUEST.pack(register(program), 0, 1))
-    assert _runs_straight_within(10.0, program)
+    for key in keys:
+        os.write(pipe, straight_line_compiler._REQUEST.pack(key, 0, 1))
+    assert _runs_straight_within(10.0, last)
+    assert not _runs_straight_within(0.1, first)
 
 
 def test_forked_processes_say_that_they_do_not_compile(nothing_stored: None) -> None:
