@@ -55,6 +55,7 @@ from .identification import FitWarning as FitWarning
 from .identification import fit as fit
 from .integrate.adjoint.discrete_adjoint import DiscreteAdjoint as DiscreteAdjoint
 from .integrate.formulations.coordinate_partitioning import CoordinatePartitioning as CoordinatePartitioning
+from .integrate.formulations.formulation import AbstractClosingFormulation as AbstractClosingFormulation
 from .integrate.formulations.formulation import AbstractFormulation as AbstractFormulation
 from .integrate.formulations.formulation import AbstractProjectedFormulation as AbstractProjectedFormulation
 from .integrate.formulations.formulation import Augmented as Augmented

@@ -16,6 +16,7 @@ from jaxmbd.engine import cached_on_disk as cached_on_disk
 from jaxmbd.engine import is_program as is_program
 from jaxmbd.engine import trace_once as trace_once
 from jaxmbd.equations.saddle_point import SaddlePoint as SaddlePoint
+from jaxmbd.integrate.formulations.formulation import AbstractClosingFormulation as AbstractClosingFormulation
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation as AbstractFormulation
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation as AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.formulation import StateDerivative as StateDerivative

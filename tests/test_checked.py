@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import TypeCheckError
+from beartype.roar import BeartypeCallHintViolation
 
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.numerics.linear_solve import SymmetricMatrix, symmetric
@@ -25,5 +25,5 @@ FEW = symmetric(jnp.eye(2))
     ids=["function", "sizes that differ", "method", "field"],
 )
 def test_wrong_shapes_are_found(wrong: Callable[[], object]) -> None:
-    with pytest.raises(TypeCheckError):
+    with pytest.raises(BeartypeCallHintViolation):
         wrong()

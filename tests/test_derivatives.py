@@ -4,6 +4,7 @@ Motions take fixed steps here, so that values are smooth functions of parameters
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import diffrax as dfx
@@ -90,6 +91,9 @@ def test_batches_of_derivatives_are_their_members() -> None:
         assert_agree(jax.jit(jax.vmap(derivative))(points), np.stack([one(p) for p in points]), 1e-10)
 
 
+OSCILLATOR = jnp.array([1.3, 0.4, 1.0])
+
+
 def oscillator(p: Float[Array, "3"]) -> Float[Array, ""]:
     """Numbers of the motion `v̇ = −p₀ sin q − p₁ v` up to a time `p₂`, small enough for third derivatives."""
     rates = lambda t, y, p: (y[1], -p[0] * jnp.sin(y[0]) - p[1] * y[1], jnp.zeros(0))  # noqa: E731
@@ -102,12 +106,16 @@ def oscillator(p: Float[Array, "3"]) -> Float[Array, ""]:
     return jnp.sum(qs**2) + jnp.sum(q * v)
 
 
+@cache
+def third_derivatives_of_the_oscillator() -> np.ndarray:
+    return differences(jax.jit(jax.hessian(oscillator)), OSCILLATOR, 2e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("modes", ["fff", "rfr", "rrf"])
 def test_third_derivatives(modes: str) -> None:
     """By parameters, start and times; all of them are symmetric."""
-    at, derivative = jnp.array([1.3, 0.4, 1.0]), oscillator
-    expected = differences(jax.hessian(oscillator), at, 2e-3)
+    at, derivative, expected = OSCILLATOR, oscillator, third_derivatives_of_the_oscillator()
     for mode in modes:
         derivative = {"f": jax.jacfwd, "r": jax.jacrev}[mode](derivative)
     # Where the final time moves, steps within it do in differences but not in derivatives.

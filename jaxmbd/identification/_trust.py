@@ -99,7 +99,7 @@ def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Number]) -> 
         return user_array("standard_errors_of", "quantity", quantity, mechanism, takes="mechanism")
 
     along = jax.jit(jax.vmap(lambda direction: jax.jvp(of_parameters, (flat,), (direction,))[1]))
-    return np.sqrt(np.sum(np.asarray(along(jnp.asarray(root.T))) ** 2, axis=0))
+    return np.asarray(np.sqrt(np.sum(np.asarray(along(jnp.asarray(root.T))) ** 2, axis=0)))
 
 
 def covariance_root(uncertainty: Uncertainty | None, what: str) -> np.ndarray:

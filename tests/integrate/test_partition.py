@@ -14,7 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
+from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations, exchanged_speeds
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,
     MassWeightedCorrection,
@@ -96,6 +96,25 @@ def test_refined_normal_equations_are_as_accurate_as_a_factor_of_the_matrix(
     normal = NormalEquations(full(jnp.asarray(K)))
     np.testing.assert_allclose(normal.least_squares(jnp.asarray(K @ x)), x, atol=3e-16 * condition)
     np.testing.assert_allclose(normal.least_norm(jnp.asarray(f)), y, atol=3e-16 * condition)
+
+
+def test_a_choice_that_degenerates_is_exchanged() -> None:
+    """Near a dead point of a slider-crank its slider hardly moves, so that the crank takes its place, and stays."""
+    example = examples.get("slider_crank")
+    names, equations = example.mechanism.speed_names, Equations(example.mechanism)
+    slider, crank = (jnp.asarray([name == wanted for name in names]) for wanted in ("slider.vx", "crank.omega"))
+    for angle, expected in ((0.02, crank), (1.3, slider)):
+        state = mbd.assemble(example.mechanism, {"crank.theta": angle})
+        at = equations.at(state.t, state.q)
+        scale = np.sqrt(np.diag(at.inertia.matrix()))
+        R = ReducedEquations(at, DependentCoordinateCorrection(slider)).R @ slider
+        fastest = int(np.argmax(np.abs(scale * R)))
+        degenerate = abs(scale * R)[fastest] / (scale @ slider) > 4.0
+        assert degenerate == (expected is crank)
+        found = exchanged_speeds(equations, state.t, state.q, slider)
+        wanted = jnp.arange(len(names)) == fastest if degenerate else slider
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(exchanged_speeds(equations, state.t, state.q, found), found)
 
 
 def test_projection_is_the_least_change() -> None:

@@ -32,7 +32,12 @@ from jaxmbd.equations.own_states import split_integrated, start_of
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
 from jaxmbd.integrate.adjoint.native_run import run_native
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractClosingFormulation,
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Stabilized,
+)
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     equations_of,
@@ -176,7 +181,9 @@ def _projected(
 ) -> tuple[Array, Array]:
     """The saved states projected onto the constraints, which the interpolation between steps does not satisfy."""
     if isinstance(formulation, AbstractProjectedFormulation):
-        qs, vs = jax.vmap(lambda t, q, v: formulation.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+        chooses = not isinstance(formulation, AbstractClosingFormulation)  # which closes at one instant as it is
+        begin = lambda t, q: formulation.begin(equations, t, q) if chooses else formulation  # noqa: E731
+        qs, vs = jax.vmap(lambda t, q, v: begin(t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     elif isinstance(formulation, Stabilized):
         qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs

@@ -1,7 +1,7 @@
 """A motion as functions of one array of numbers, which the native time loop runs as programs; and what hinders that.
 
-The state is `(q, v, z)`, then what is constant within a step: what events remember, the selected rows, and of an
-implicit method the step before.
+The state is `(q, v, z)`, then what is constant within a step: what events remember, the selected rows, the chosen
+independent speeds, and of an implicit method the step before.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,11 @@ from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions
 from jaxmbd.integrate.adjoint.native_steps import Closing, NativeSteps, native_steps
 from jaxmbd.integrate.adjoint.radau_in_loop import AtState, RadauInLoop
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Projection
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractClosingFormulation,
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+)
 from jaxmbd.integrate.formulations.independent_constraints import exchanged_rows
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
@@ -75,12 +79,13 @@ class _Given(NamedTuple):
 
 class _Fixed(NamedTuple):
     """What else a motion depends on: the names of the quadratures, where the parts of the state end, for how many
-    events there is room, and whether rows are selected."""
+    events there is room, whether rows are selected, and whether independent speeds are chosen anew."""
 
     quadratures: tuple[str, ...]
     ends: tuple[int, ...]
     room: int
     selects_rows: bool
+    chooses_speeds: bool
 
 
 def _motion_steps(
@@ -97,6 +102,11 @@ def _motion_steps(
         events = EventFunctions(_heights, _effect, programs.layout(motion, logged))
         y, gap = (*y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))), programs.rules.gap
     y = y if rows is None else (*y, rows.astype(dtype))
+    closing = chosen = None
+    if isinstance(formulation, AbstractClosingFormulation) and equations.m:
+        formulation, closing = formulation.begin(equations, jnp.asarray(ts[0]), y[0]), Closing(_closing_step, len(y[0]))
+        chosen = formulation.choice()
+        y = y if chosen is None else (*y, chosen.astype(dtype))
     if isinstance(solver, Radau):
         tolerance = jnp.asarray(jnp.inf if solver.tolerance is None else solver.tolerance, dtype)
         sizes = len(y[0]), len(y[1]), own, equations.m
@@ -107,13 +117,13 @@ def _motion_steps(
         method = solver
     norm = error_weights(y, controlled)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
-    closing = Closing(_closing_step, len(y[0])) if isinstance(formulation, Projection) and equations.m else None
     given = _Given(equations, formulation, settings.events, gap, tolerance)
-    fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None)
+    fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None, chosen is not None)
+    changes = not isinstance(solver, Radau) and (rows is not None or chosen is not None)
     found = native_steps(
-        _flat_rates, None if rows is None or isinstance(solver, Radau) else _rows_after, given, fixed,
+        _flat_rates, _selected_after if changes else None, given, fixed,
         jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
-        condition=equations.redundant, events=events, switches=switches, closing=closing,
+        condition=equations.redundant if chosen is None else None, events=events, switches=switches, closing=closing,
     )  # fmt: skip
     if found is None:
         return choice.Hindrance.NO_PROGRAM
@@ -133,14 +143,17 @@ def _hindrance(
     has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
     controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
     name = lambda x: type(x).__name__  # noqa: E731
-    is_projected, is_native = isinstance(formulation, AbstractProjectedFormulation), type(formulation) is Projection
+    projected, native = AbstractProjectedFormulation, AbstractClosingFormulation if platform == "cpu" else ()
     kind = choice.Hindrance
     holds = {
         kind.ASKED: (settings.engine == "diffrax", ""),
         kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
         kind.IMPLICIT: (isinstance(solver, Radau) and platform == "gpu", ""),
         kind.SWITCHING: (switches is not None and platform != "cpu", ""),
-        kind.PROJECTION: (is_projected and not (is_native and platform == "cpu"), name(formulation)),
+        kind.PROJECTION: (
+            isinstance(formulation, projected) and not isinstance(formulation, native),
+            name(formulation),
+        ),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),
         kind.PLATFORM: (not has_loop, platform.upper()),
         kind.MACHINE: (vm() is None, ""),
@@ -158,10 +171,20 @@ def _flat_rates(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
     return jnp.concatenate(rates(*at.now(), fixed.quadratures, t, *at.motion))
 
 
-def _rows_after(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
-    """The selected rows for the next step."""
+def _selected_after(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
+    """The selected rows and the chosen speeds for the next step."""
     at = _unpacked(given, fixed, y)
-    return exchanged_rows(at.equations, t, at.motion[0]).astype(y.dtype)
+    return jnp.concatenate(_selected(at.equations, at.formulation, fixed, t, at.motion[0]))
+
+
+def _selected(equations: Equations, formulation: AbstractFormulation, fixed: _Fixed, t: Array, q: Array) -> list[Array]:
+    rows = [exchanged_rows(equations, t, q)] if fixed.selects_rows else []
+    if fixed.chooses_speeds:
+        assert isinstance(formulation, AbstractClosingFormulation)
+        chosen = formulation.next_choice(equations, t, q)
+        assert chosen is not None
+        rows.append(chosen)
+    return [x.astype(q.dtype) for x in rows]
 
 
 def _closing_step(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
@@ -169,7 +192,7 @@ def _closing_step(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
     of the change."""
     at = _unpacked(given, fixed, y)
     equations, formulation = at.now()
-    assert isinstance(formulation, Projection)
+    assert isinstance(formulation, AbstractClosingFormulation)
     q, v, change = formulation.closing_step(equations, t, *at.motion[:2])
     return jnp.concatenate([q, v, change[None]])
 
@@ -194,10 +217,10 @@ def _at_state(given: _Given, fixed: _Fixed, y: Array) -> AtState:
     at = _unpacked(given, fixed, y)
     equations, formulation = at.now()
     right_hand_side = lambda t, motion: rates(equations, formulation, fixed.quadratures, t, *motion)  # noqa: E731
-    rows = lambda t, q: exchanged_rows(equations, t, q).astype(y.dtype)  # noqa: E731
+    selected = lambda t, q: _selected(equations, formulation, fixed, t, q)  # noqa: E731
     tolerance = given.tolerance
     assert tolerance is not None
-    return AtState(equations, right_hand_side, at.motion, at.constant, rows if fixed.selects_rows else None, tolerance)
+    return AtState(equations, right_hand_side, at.motion, at.constant, selected, tolerance)
 
 
 class _Unpacked(NamedTuple):
@@ -218,9 +241,12 @@ class _Unpacked(NamedTuple):
 def _unpacked(given: _Given, fixed: _Fixed, y: Array) -> _Unpacked:
     q, v, z, *constant = jnp.split(y, fixed.ends)
     equations, formulation, events, gap, _ = given
+    selected = [jax.lax.stop_gradient(x) != 0 for x in constant[1 if events else 0 :]]
     if fixed.selects_rows:
-        rows = jax.lax.stop_gradient(constant[1 if events else 0]) != 0
-        equations = equations.solved_in(equations.redundant, rows)
+        equations = equations.solved_in(equations.redundant, selected.pop(0))
+    if fixed.chooses_speeds:
+        assert isinstance(formulation, AbstractClosingFormulation)
+        formulation = formulation.with_choice(selected.pop(0))
     if not events:
         return _Unpacked(equations, formulation, (q, v, z), constant, None, None)
     assert gap is not None

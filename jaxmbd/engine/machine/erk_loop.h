@@ -293,7 +293,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   JOIN(Lane, NAME) lanes[LANES];
   int64_t instances[LANES], following = first + LANES, evaluations = 0, watched_steps = 0;
   int busy[LANES], sought[LANES], any_unknown = 1;
-  V rtol, atol, unknown, failed = {0}; /* 1 in lanes whose slope at the start of the step is not known, and whose step failed */
+  V rtol, atol, unknown; /* 1 in lanes whose slope at the start of the step is not known */
   JOIN(fill, NAME)(&mine, x, first);
   if (m->after) JOIN(fill, NAME)(&settled, z, first);
   if (closes) JOIN(fill, NAME)(&shutting, closed, first);
@@ -306,7 +306,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   }
   for (;;) {
     int active = 0;
-    V begin = {0}, end = {0}, keep = {0}, error = {0};
+    V begin = {0}, end = {0}, keep = {0}, error = {0}, failed = {0}; /* 1 in lanes whose step has failed */
     EACH_LANE {
       while (busy[l] && !lanes[l].active) {
         JOIN(finish, NAME)(m, &lanes[l], l, instances[l], y);

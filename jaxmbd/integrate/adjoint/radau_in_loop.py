@@ -34,14 +34,14 @@ from jaxmbd.numerics.sparse_lu import Complex, Structure
 class AtState(NamedTuple):
     """What a step needs of the motion at a state: the equations, the right-hand side `rates(t, (q, v, z))`, the parts
     `(q, v, z)` of the state, with quadratures behind the states of parts, and those behind them: what stays as it is,
-    then the selected rows, if there are any, which `settled(t, q)` gives for the next step, and the step before.
+    then what is selected anew after each step by `selected(t, q)`, and the step before.
     """
 
     equations: Equations
     rates: Rates
     motion: tuple[Array, Array, Array]
     constant: list[Array]
-    settled: Callable[[Array, Array], Array] | None
+    selected: Callable[[Array, Array], list[Array]]
     tolerance: Array
 
 
@@ -150,9 +150,8 @@ def _reach(method: RadauInLoop, structure: Structure, given: Any, static: Any, t
     weights = step.as_array(step.tableau.matrix[-1])
     projection = (y - start) / step.h - weights @ slopes
     rows = [slopes, more[None] / step.h, projection[None]]
-    *constant, _ = at.constant
-    if at.settled is not None:
-        constant[-1] = frozen(at.settled(*frozen((t + step.h, end.y[0]))))
+    selected = frozen(at.selected(*frozen((t + step.h, end.y[0]))))
+    constant = [*at.constant[: len(at.constant) - 1 - len(selected)], *selected]
     last = end.last
     parts = [last.h[None], last.a.reshape(-1), *([] if last.zdot is None else [last.zdot.reshape(-1)]), last.lam]
     return jnp.concatenate([*(x.reshape(-1) for x in rows), y, *constant, frozen(jnp.concatenate(parts))])

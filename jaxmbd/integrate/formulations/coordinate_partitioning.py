@@ -10,15 +10,19 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.checks import checked_names
+from jaxmbd.engine import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
+from jaxmbd.integrate.formulations.formulation import AbstractClosingFormulation, StateDerivative
+from jaxmbd.integrate.formulations.independent_constraints import first_maximum, varied_weights
 from jaxmbd.integrate.formulations.newton_closure import (
+    AbstractCorrection,
     AbstractStackedCorrection,
     DependentCoordinateCorrection,
+    MassWeightedCorrection,
     NamedCoordinateCorrection,
     RowsAndSpeeds,
     close_loops,
@@ -30,6 +34,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import pivot_columns, spd_solver
 
 _DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
+# Steps of Newton's method at a stage. They converge quadratically, from an error that is a power of the step's length:
+# if a stage is not closed after four of them, the step is too long.
+_LAPS = 4
 
 
 class ReducedEquations:
@@ -72,20 +79,14 @@ class ReducedEquations:
         """The independent accelerations `v̇_i`."""
         return spd_solver(self.mass())(self.force(v))
 
-    def degenerate(self) -> Bool[Array, ""]:
-        """True if a dependent speed is much faster than the independent ones, so that others should be chosen."""
-        scale = jnp.sqrt(jnp.diag(self.at.inertia.matrix()))
-        size = jnp.max(jnp.abs(jnp.outer(scale, 1 / scale) * self.R), initial=0.0)
-        return ~(size < _DEGENERATE)
 
-
-class CoordinatePartitioning(AbstractProjectedFormulation):
+class CoordinatePartitioning(AbstractClosingFormulation):
     """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
 
     `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that
     the constraints are satisfied at each evaluation and need no stabilisation. By default the independent speeds are
-    the columns of `C`, scaled by inertia, that elimination with pivoting does not use as pivots; they are chosen again
-    after a step at whose end a dependent speed is more than 4 times as fast as an independent one.
+    the columns of `C`, scaled by inertia, that elimination with pivoting does not use as pivots; one of them is
+    exchanged after a step at whose end a dependent speed is more than 4 times as fast.
 
     **Arguments:** `independent`, names of generalized speeds, or of coordinates of bodies and joints, as many as the
     degrees of freedom that are not driven: `("crank.theta",)`, or `("O.angle",)`, in joint and in absolute coordinates.
@@ -113,46 +114,59 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
             )
 
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "CoordinatePartitioning":
-        if self.independent is None:
-            chosen = automatic_choice(equations.at(t, q))
-        elif _are_speeds(equations.mechanism, self.independent):
-            chosen = _named_speeds(equations.mechanism, self.independent)
-        else:
-            chosen = jnp.zeros(equations.mechanism.nv, bool)  # unused: the names determine the correction
-        return CoordinatePartitioning(self.independent, chosen=chosen)
+        if self.independent is not None or not equations.m:
+            return self
+        return CoordinatePartitioning(chosen=automatic_choice(equations.at(t, q)))
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        correction = self._correction(equations, t, q)
-        at = equations.at(t, close_loops(equations, t, q, correction))
+        correction = self.correction(equations)
+        at = equations.at(t, close_loops(equations, t, q, correction, _LAPS))
         v = consistent_speeds(at, v, correction)
-        vdot = ReducedEquations(at, correction).accelerations(v)
-        lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
+        # Of consistent speeds the augmented system gives the accelerations of the reduced equations, and multipliers.
+        vdot, lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
-    def settle(
-        self, equations: Equations, t: Scalar, q: Array, v: Array
-    ) -> tuple["CoordinatePartitioning", Array, Array]:
-        correction = self._correction(equations, t, q)
-        q = close_loops(equations, t, q, correction)
-        at = equations.at(t, q)
-        chosen = self.chosen
-        if isinstance(correction, DependentCoordinateCorrection):
-            chosen = correction.independent
-            if self.independent is None:
-                chosen = jnp.where(ReducedEquations(at, correction).degenerate(), automatic_choice(at), chosen)
-        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, correction)
+    def correction(self, equations: Equations) -> AbstractCorrection:
+        """That of the dependent coordinates; before any are chosen, at one instant, the least change closes as well."""
+        if self.independent is None:
+            return MassWeightedCorrection() if self.chosen is None else DependentCoordinateCorrection(self.chosen)
+        if _are_speeds(equations.mechanism, self.independent):
+            return DependentCoordinateCorrection(_named_speeds(equations.mechanism, self.independent))
+        return NamedCoordinateCorrection(self.independent)
 
-    def _correction(self, equations: Equations, t: Scalar, q: Array) -> AbstractStackedCorrection:
-        if self.independent is not None and not _are_speeds(equations.mechanism, self.independent):
-            return NamedCoordinateCorrection(self.independent)
-        chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen
-        assert chosen is not None
-        return DependentCoordinateCorrection(chosen)
+    def choice(self) -> Bool[Array, " nv"] | None:
+        return self.chosen
+
+    def with_choice(self, choice: Bool[Array, " nv"]) -> "CoordinatePartitioning":
+        return CoordinatePartitioning(self.independent, chosen=choice)
+
+    def next_choice(self, equations: Equations, t: Scalar, q: Array) -> Bool[Array, " nv"] | None:
+        if self.chosen is None:
+            return None
+        return as_program(exchanged_speeds)(*frozen((equations, t, q, self.chosen)))
 
 
 def automatic_choice(at: Configuration) -> Bool[Array, " nv"]:
     """Mask of the independent speeds: the columns of `C`, scaled by inertia, that are no pivot columns."""
     return ~pivot_columns(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
+
+
+def exchanged_speeds(equations: Equations, t: Scalar, q: Array, chosen: Bool[Array, " nv"]) -> Bool[Array, " nv"]:
+    """The independent speeds after an exchange, if a dependent speed is much faster than the independent ones.
+
+    It is the largest one in a weighted sum of the columns of `R`, scaled by inertia. In its place the independent speed
+    becomes dependent of which it has most, which multiplies the volume of the dependent columns by their ratio
+    (`independent_constraints.py`).
+    """
+    at = equations.at(t, q)
+    scale, rows = jnp.sqrt(jnp.diag(at.inertia.matrix())), equations.m
+    units = RowsAndSpeeds(DependentCoordinateCorrection(chosen).stacked(at), equations.scales, equations.scales.rows)
+    weights = jnp.where(chosen, varied_weights(len(scale), scale.dtype), 0.0) / scale
+    sums = scale * units.least_squares(jnp.concatenate([jnp.zeros(rows, scale.dtype), weights]))
+    added = first_maximum(jnp.where(chosen, 0.0, jnp.abs(sums)))
+    ratios = jnp.where(chosen, jnp.abs(units.least_norm(jnp.where(added, scale, 0.0))[rows:]) / scale, 0.0)
+    exchanged = (chosen & ~first_maximum(ratios)) | added
+    return jnp.where(jnp.max(ratios) > _DEGENERATE, exchanged, chosen)
 
 
 def _are_speeds(mechanism: Mechanism, names: Sequence[str]) -> bool:

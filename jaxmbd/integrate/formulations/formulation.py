@@ -8,7 +8,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.checks import check_fields, check_instance
@@ -16,6 +16,7 @@ from jaxmbd.engine import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.newton_closure import (
+    AbstractCorrection,
     DeterminedCorrection,
     MassWeightedCorrection,
     RowsAndSpeeds,
@@ -70,6 +71,53 @@ class AbstractProjectedFormulation(AbstractFormulation):
         self, equations: Equations, t: Scalar, q: Array, v: Array
     ) -> tuple["AbstractProjectedFormulation", Array, Array]:
         """The formulation with its data for the next step, and the projected state `(q, v)`."""
+
+
+class AbstractClosingFormulation(AbstractProjectedFormulation):
+    """A formulation that closes the loops after each step by Newton's method with a correction.
+
+    Its data are a choice, the mask of the independent speeds, which may be another one after a step; None if none are
+    chosen. The native time loop repeats `closing_step` and then asks for the `next_choice`; `settle` is both together.
+    """
+
+    @abc.abstractmethod
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractClosingFormulation": ...
+
+    @abc.abstractmethod
+    def correction(self, equations: Equations) -> AbstractCorrection:
+        """What changes the coordinates and the speeds."""
+
+    @abc.abstractmethod
+    def choice(self) -> Bool[Array, " nv"] | None:
+        """What is chosen now."""
+
+    @abc.abstractmethod
+    def next_choice(self, equations: Equations, t: Scalar, q: Array) -> Bool[Array, " nv"] | None:
+        """What is chosen for the next step."""
+
+    @abc.abstractmethod
+    def with_choice(self, choice: Bool[Array, " nv"]) -> "AbstractClosingFormulation":
+        """The same formulation with another choice."""
+
+    def settle(
+        self, equations: Equations, t: Scalar, q: Array, v: Array
+    ) -> tuple["AbstractProjectedFormulation", Array, Array]:
+        correction = self.correction(equations)
+        q = close_loops(equations, t, q, correction)
+        choice = self.next_choice(equations, t, q)
+        formulation = self if choice is None else self.with_choice(choice)
+        return formulation, q, as_program(_consistent)(equations, t, q, v, correction)
+
+    def closing_step(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
+        """One step of Newton's method of `settle`: the coordinates, the speeds for these, and the relative size of the
+        change."""
+        correction = self.correction(equations)
+        q, change = closing_step(equations, t, q, correction)
+        return q, _consistent(equations, t, q, v, correction), change
+
+
+def _consistent(equations: Equations, t: Scalar, q: Array, v: Array, correction: AbstractCorrection) -> Array:
+    return consistent_speeds(equations.at(t, q), v, correction)
 
 
 class Augmented(AbstractFormulation):
@@ -157,7 +205,7 @@ def _motion(formulation: AbstractFormulation, equations: Equations, t: Scalar, q
     return formulation.motion(equations, t, q, v)
 
 
-class Projection(AbstractProjectedFormulation):
+class Projection(AbstractClosingFormulation):
     """Another formulation, with positions and speeds projected onto the constraints after each accepted step.
 
     Both projections are orthogonal in the metric of `M`: `q` changes by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
@@ -183,19 +231,17 @@ class Projection(AbstractProjectedFormulation):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.base.motion(equations, t, q, v)
 
-    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
-        q = close_loops(equations, t, q, MassWeightedCorrection())
-        return self, q, as_program(_projected_speeds)(equations, t, q, v)
+    def correction(self, equations: Equations) -> MassWeightedCorrection:
+        return MassWeightedCorrection()
 
-    def closing_step(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array, Scalar]:
-        """One step of Newton's method of `settle`: the coordinates, the speeds for these, and the relative size of the
-        change. The native time loop repeats it."""
-        q, change = closing_step(equations, t, q, MassWeightedCorrection())
-        return q, _projected_speeds(equations, t, q, v), change
+    def choice(self) -> None:
+        return None
 
+    def next_choice(self, equations: Equations, t: Scalar, q: Array) -> None:
+        return None
 
-def _projected_speeds(equations: Equations, t: Scalar, q: Array, v: Array) -> Array:
-    return consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())
+    def with_choice(self, choice: Bool[Array, " nv"]) -> "Projection":
+        return self
 
 
 class Kinematic(AbstractFormulation):

@@ -116,16 +116,20 @@ def exchanged_rows(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m
     S, selected = equations.at(t, q).schur(), equations.independent_rows
     assert selected is not None
     solve = S.limited(selected).solver()
-    # From 1 to 2, all different, so that no sum cancels.
-    weights = jnp.asarray(1 + np.arange(equations.m) * _GOLDEN % 1, q.dtype)
+    weights = varied_weights(equations.m, q.dtype)
     column_sums = jnp.abs(solve(jnp.where(selected, S.times(jnp.where(selected, 0.0, weights)), 0.0)))
-    removed = _first_maximum(column_sums)
-    added = _first_maximum(jnp.where(selected, 0.0, jnp.abs(S.times(solve(removed.astype(q.dtype))))))
+    removed = first_maximum(column_sums)
+    added = first_maximum(jnp.where(selected, 0.0, jnp.abs(S.times(solve(removed.astype(q.dtype))))))
     exchange = equations.redundant & (jnp.max(column_sums) > _EXCHANGE_THRESHOLD)
     return jnp.where(exchange, (selected & ~removed) | added, selected)
 
 
-def _first_maximum(x: Float[Array, " m"]) -> Bool[Array, " m"]:
+def varied_weights(count: int, dtype: np.dtype) -> Float[Array, " count"]:
+    """Numbers from 1 to 2, all different, so that no sum with them cancels."""
+    return jnp.asarray(1 + np.arange(count) * _GOLDEN % 1, dtype)
+
+
+def first_maximum(x: Float[Array, " m"]) -> Bool[Array, " m"]:
     """One-hot mask of the first maximum."""
     is_maximum = x == jnp.max(x)
     return is_maximum & (jnp.cumsum(is_maximum) == 1)

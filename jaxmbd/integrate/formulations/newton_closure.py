@@ -254,9 +254,10 @@ def apply_correction(
 
 
 def close_loops(
-    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
+    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection, laps: int | None = None
 ) -> Float[Array, " nq"]:
-    """The coordinates near `q` with `Φ(q, t) = 0`; NaN if Newton's method does not converge.
+    """The coordinates near `q` with `Φ(q, t) = 0`; NaN if Newton's method does not converge, in `laps` steps if that
+    is given: so many are always taken, which a program can express.
 
     The derivative with respect to `q` is the projection along the correction onto the constraints.
 
@@ -268,7 +269,7 @@ def close_loops(
     """
     if isinstance(correction, NamedCoordinateCorrection):
         correction = correction.holding(equations.at(t, q))
-    return _newton_closure((equations, t, correction), q)
+    return _newton_closure((equations, t, correction), q, laps)
 
 
 def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
@@ -303,7 +304,7 @@ def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: Abs
 
 
 @eqx.filter_custom_jvp
-def _newton_closure(args: Any, q: Array) -> Array:
+def _newton_closure(args: Any, q: Array, laps: int | None) -> Array:
     tolerance = jnp.sqrt(jnp.finfo(q.dtype).eps)  # by quadratic convergence the next step is below rounding
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
@@ -317,14 +318,18 @@ def _newton_closure(args: Any, q: Array) -> Array:
     equations, _, _ = args
     if not equations.m:
         return q
-    q, size, _ = jax.lax.while_loop(unfinished, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
+    start = q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)
+    if laps is None:
+        q, size, _ = jax.lax.while_loop(unfinished, improve, start)
+    else:
+        q, size, _ = jax.lax.fori_loop(0, laps, lambda _, carry: improve(carry), start)
     return jnp.where(size <= tolerance, q, jnp.nan)
 
 
 @_newton_closure.def_jvp
-def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
-    (args, q), (args_tangent, q_tangent) = primals, tangents
-    closed = _newton_closure(args, q)
+def _newton_closure_jvp(primals: tuple[Any, Array, Any], tangents: tuple[Any, Any, Any]) -> tuple[Array, Array]:
+    (args, q, laps), (args_tangent, q_tangent, _) = primals, tangents
+    closed = _newton_closure(args, q, laps)
     # The derivative of one Newton iterate at the solution: by the parameters it is that of the solution, by `q` the
     # projection along the correction. None goes through the loop.
     _, tangent = eqx.filter_jvp(as_program(_newton_iterate), (args, closed), (args_tangent, q_tangent))
