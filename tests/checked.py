@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, get_args
 
 import jax
@@ -33,16 +33,16 @@ def _checked(thing: Any) -> Any:
         return thing
     if not any(map(_is_array, getattr(thing, "__annotations__", {}).values())):
         return thing
-    inner = beartype(thing)
+    inner, config, sizes = beartype(thing), jaxtyping.config, jaxtyped
 
-    @wraps(thing)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if jaxtyping.config.jaxtyping_disable:
+        if config.jaxtyping_disable:
             return thing(*args, **kwargs)
-        with jaxtyped("context"):  # of the sizes with names
+        with sizes("context"):  # in which a size with a name is one number
             return inner(*args, **kwargs)
 
-    return call
+    # As code of the module: the library knows its own functions by where their code stands.
+    return wraps(thing)(FunctionType(call.__code__, thing.__globals__, thing.__name__, None, call.__closure__))
 
 
 def _is_array(hint: Any) -> bool:
