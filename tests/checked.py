@@ -3,8 +3,8 @@
 `jaxtyping.install_import_hook` would check every function, also those that say nothing of arrays, and would make its
 checks of a function defined inside of another anew each time that one is called: a seventh of what tests of gradients
 took. Here functions of a module and methods are checked whose annotations name an array, and the fields of classes.
-`jaxtyped(typechecker=beartype)` would check arguments twice, once more with what is returned, to say more of an error:
-a fifth of what motions took.
+`jaxtyped(typechecker=beartype)` would check arguments twice, once more with what is returned, to say more of an error,
+in twice the time (61 µs a call in place of 28).
 """
 
 import ast
