@@ -55,6 +55,9 @@ def test_a_step_that_cannot_be_closed_is_tried_again_shorter() -> None:
     assert run.engine != "diffrax"
     assert int(run.stats["num_rejected_steps"]) > 5
     np.testing.assert_allclose(run["b1.theta"], exact["b1.theta"], rtol=0, atol=5e-4)
+    scales = jnp.asarray([0.3, 1.0, 5.0])  # whose steps fail at other times
+    for scale, lane in zip(scales, jax.vmap(lambda s: angles(s, atol=1e-8, **loose))(scales), strict=True):
+        np.testing.assert_array_equal(angles(scale, atol=1e-8, **loose), lane)
 
 
 @pytest.mark.slow
@@ -65,7 +68,7 @@ def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints(name: str) ->
     assert runs[0].engine != "diffrax"
     if name in FEW:  # of the others one step is kept by rounding
         assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
-    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-9 if name in FEW else 1e-8)
     open_by = runs[0].violation()
     assert np.max(open_by.position) < 1e-14
     assert np.max(open_by.velocity) < 1e-13

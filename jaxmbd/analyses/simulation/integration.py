@@ -181,9 +181,14 @@ def _projected(
 ) -> tuple[Array, Array]:
     """The saved states projected onto the constraints, which the interpolation between steps does not satisfy."""
     if isinstance(formulation, AbstractProjectedFormulation):
-        chooses = not isinstance(formulation, AbstractClosingFormulation)  # which closes at one instant as it is
-        begin = lambda t, q: formulation.begin(equations, t, q) if chooses else formulation  # noqa: E731
-        qs, vs = jax.vmap(lambda t, q, v: begin(t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+
+        def projected(t: Array, q: Array, v: Array) -> tuple[Array, Array]:
+            # One that closes the loops by Newton's method needs no choice at one instant.
+            closes = isinstance(formulation, AbstractClosingFormulation)
+            start = formulation if closes else formulation.begin(equations, t, q)
+            return start.settle(equations, t, q, v)[1:]
+
+        qs, vs = jax.vmap(projected)(ts, qs, vs)
     elif isinstance(formulation, Stabilized):
         qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
