@@ -112,6 +112,21 @@ def at_rows(x: Array | np.ndarray, rows: np.ndarray) -> Array:
     return jax.lax.gather(x, places, numbers, (1, *x.shape[1:]), mode="promise_in_bounds")
 
 
+def added_at_rows(x: Array, rows: np.ndarray, values: Array) -> Array:
+    """`x.at[rows].add(values)` for known rows within the array, which may repeat: one scatter, as in `at_rows`."""
+    return jax.lax.scatter_add(x, *_into_rows(rows, values), mode="promise_in_bounds")
+
+
+def put_at_rows(x: Array, rows: np.ndarray, values: Array) -> Array:
+    """`x.at[rows].set(values)` for known rows within the array, none of them twice: one scatter, as in `at_rows`."""
+    return jax.lax.scatter(x, *_into_rows(rows, values), unique_indices=True, mode="promise_in_bounds")
+
+
+def _into_rows(rows: np.ndarray, values: Array) -> tuple[np.ndarray, Array, jax.lax.ScatterDimensionNumbers]:
+    window = tuple(range(1, values.ndim))
+    return np.asarray(rows, np.int32)[:, None], values, jax.lax.ScatterDimensionNumbers(window, (0,), (0,))
+
+
 def frozen(tree: Any) -> Any:
     """The same tree with arrays that are constants under differentiation (`stop_gradient`)."""
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.core.Tracer) else x, tree)

@@ -1,16 +1,25 @@
-"""Implicit steps: `Radau` beside Dopri8 on every example mechanism, at several tolerances; on the stiff ones also in
-diffrax's loop. They take turns; the error is the difference from Dopri8 at 1e-12.
+"""Implicit steps: `Radau` beside Dopri8 on every example mechanism, and on two with beams, at several tolerances; on
+the stiff ones also in diffrax's loop. They take turns; the error is the difference from Dopri8 at 1e-12.
+
+Then what a step and a gradient cost as a beam gets more nodes: a rubber pendulum, in a process of its own for each
+size, so that the first motion is one.
 """
 
+import json
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
+from benchmarks import beams
+from benchmarks.fresh import fresh_process
 from benchmarks.measure import take_turns
 from benchmarks.options import Options, Record, Say
 from benchmarks.table import Table, figures
@@ -25,38 +34,58 @@ STIFF = (
 )
 EXACT = 1e-12
 
+BEAM_ELEMENTS = (2, 4, 8, 16, 32)  # of four more nodes each
+BEAM_TIME = 0.05  # s
+
 Run = Callable[[], mbd.Solution]
 
 
+class Case(NamedTuple):
+    """A motion: its name, coordinates, mechanism, start and duration [s]; and whether it is also run in diffrax's
+    loop."""
+
+    name: str
+    coordinates: str
+    mechanism: Any
+    start: mbd.State
+    duration: float
+    everywhere: bool = False
+
+
 def measure(options: Options, say: Say) -> list[Record]:
-    """Steps, seconds and errors of each mechanism, tolerance and engine."""
+    """Steps, seconds and errors of each mechanism, tolerance and engine; then those of beams."""
     records: list[Record] = []
-    for name, coordinates in cases(options.quick):
-        example = mbd.examples.get(name).with_coordinates(coordinates)
-        start = example.state()
-        ts = start.t + jnp.asarray([0.0, ENDS.get(name, 1.0)])
-        run = partial(moved, example.mechanism, start, ts)
+    for case in cases(options.quick):
+        run = partial(moved, case.mechanism, case.start, case.start.t + jnp.asarray([0.0, case.duration]))
         exact = np.asarray(run(None, EXACT, "auto").q[-1])
         methods: dict[str, tuple[str | None, str]] = {"Dopri8": (None, "auto"), "Radau": ("stiff", "auto")}
-        if (name, coordinates) in STIFF and not options.quick:
+        if case.everywhere and not options.quick:
             methods["Radau, diffrax's loop"] = "stiff", "diffrax"
         for rtol in TOLERANCES[: 1 if options.quick else None]:
-            say(f"{name}, {coordinates}, {rtol:g}")
+            say(f"{case.name}, {case.coordinates}, {rtol:g}")
             runs: list[Run] = [partial(run, solver, rtol, engine) for solver, engine in methods.values()]
             found = [each() for each in runs]
             for method, motion, seconds in zip(methods, found, take_turns(runs, 1.0), strict=True):
-                what = {"mechanism": name, "coordinates": coordinates, "rtol": rtol, "method": method}
+                what = {"mechanism": case.name, "coordinates": case.coordinates, "rtol": rtol, "method": method}
                 counts = {key: int(motion.stats[f"num_{key}_steps"]) for key in ("accepted", "rejected")}
                 error = float(np.abs(np.asarray(motion.q[-1]) - exact).max())
                 records.append({**what, **counts, "engine": motion.engine, "seconds": seconds, "error": error})
+    for elements in BEAM_ELEMENTS[: 1 if options.quick else None]:
+        say(f"a beam of {elements} elements")
+        records.append({"elements": elements, **fresh_process("benchmarks.workloads.stiff", "beam", str(elements))})
     return records
 
 
-def cases(quick: bool) -> Iterator[tuple[str, str]]:
-    """The mechanisms with their coordinates: the stiff ones, then all examples in joint coordinates."""
-    yield from STIFF[: 1 if quick else None]
+def cases(quick: bool) -> Iterator[Case]:
+    """The stiff mechanisms, then all examples in joint coordinates."""
+    names = [*STIFF, *((name, "joint") for name in mbd.examples.names() if (name, "joint") not in STIFF)]
+    for name, coordinates in names[: 1 if quick else None]:
+        example = mbd.examples.get(name).with_coordinates(coordinates)
+        is_stiff = (name, coordinates) in STIFF
+        yield Case(name, coordinates, example.mechanism, example.state(), ENDS.get(name, 1.0), is_stiff)
     if not quick:
-        yield from ((name, "joint") for name in mbd.examples.names() if (name, "joint") not in STIFF)
+        yield Case("rubber pendulum, 17 nodes", "absolute", *beams.pendulum(4), 0.5)
+        yield Case("steel slider-crank, 9 nodes", "absolute", *beams.slider_crank(2), 0.02)
 
 
 def moved(mechanism: Any, start: mbd.State, ts: jax.Array, solver: Any, rtol: float, engine: Any) -> mbd.Solution:
@@ -67,12 +96,64 @@ def moved(mechanism: Any, start: mbd.State, ts: jax.Array, solver: Any, rtol: fl
     return jax.block_until_ready(solution)
 
 
+def beam(elements: int) -> None:
+    """Print what motions of a rubber pendulum cost: seconds of the first one, of a step, and of gradients by the
+    stiffness over those of the motion."""
+    jax.config.update("jax_enable_x64", True)
+    mechanism, start = beams.pendulum(elements)
+    ts, young = jnp.asarray([0.0, BEAM_TIME]), jnp.asarray(7e6)
+
+    def motion(young: jax.Array) -> mbd.Solution:
+        of = lambda m: [law.stiffness for law in m.forces[1:]]  # noqa: E731
+        made = eqx.tree_at(of, mechanism, [x * young / 7e6 for x in of(mechanism)])
+        return mbd.simulate(made, start, ts, solver="stiff", rtol=1e-6, atol=1e-8, max_steps=4000, throw=False)
+
+    end = lambda young: motion(young).q[-1, -2]  # noqa: E731
+    runs = [
+        jax.jit(end), jax.jit(jax.value_and_grad(end)), jax.jit(lambda x: jax.jvp(end, (x,), (jnp.ones_like(x),)))
+    ]  # fmt: skip
+    begin = time.process_time()
+    solution = jax.block_until_ready(motion(young))
+    found = {"nodes": len(mechanism.bodies), "first": time.process_time() - begin, "engine": solution.engine}
+    calls = [partial(_wait, run, young) for run in runs]
+    for call in calls:
+        call()
+    seconds = take_turns(calls, 2.0)
+    steps = int(solution.stats["num_steps"])
+    names = ("step", "reverse", "forward")
+    print(json.dumps(found | {"steps": steps} | dict(zip(names, seconds, strict=True)) | {"step": seconds[0] / steps}))
+
+
+def _wait(run: Callable[[Any], Any], operand: Any) -> Any:
+    return jax.block_until_ready(run(operand))
+
+
 def tables(records: Sequence[Record]) -> list[Table]:
-    """One row for each run."""
+    """One row for each run, and one for each beam."""
+    motions, sizes = ([r for r in records if ("elements" in r) == is_beam] for is_beam in (False, True))
     rows = [
         [f"{r['mechanism']}, {r['coordinates']}", r["method"], f"{r['rtol']:g}", figures(r["error"], 1),
          f"{r['accepted']:,}", f"{r['rejected']:,}", figures(1e3 * r["seconds"])]
-        for r in records
+        for r in motions
     ]  # fmt: skip
     head = ("mechanism, coordinates", "method", "rtol", "error [m, rad]", "steps", "rejected", "run [ms]")
-    return [Table("Implicit and explicit steps", head, rows)]
+    of_beams = [
+        [str(r["nodes"]), f"{r['steps']:,}", figures(1e3 * r["step"]),
+         *(figures(r[mode] / (r["step"] * r["steps"]), 2) for mode in ("reverse", "forward")), figures(r["first"])]
+        for r in sizes if not r["failure"]
+    ]  # fmt: skip
+    notes = [f"{r['elements']} elements: {r['failure']}." for r in sizes if r["failure"]]
+    beam_head = (
+        "nodes",
+        "steps",
+        "a step [ms]",
+        "reverse gradient / motion",
+        "forward / motion",
+        "first motion, CPU [s]",
+    )
+    title = f"Radau on a beam, 1e-6, {BEAM_TIME:g} s"
+    return [Table("Implicit and explicit steps", head, rows), Table(title, beam_head, of_beams, notes)]
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["beam"]:
+    beam(int(sys.argv[2]))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd.arrays import added_at_rows, at_rows, put_at_rows
 from jaxmbd.engine.program.symbolic_ldlt import pivot_levels
 
 
@@ -107,8 +108,13 @@ class Complex(NamedTuple):
     re: Array
     im: Array | None = None
 
-    def __getitem__(self, index: object) -> "Complex":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Complex(self.re[index], None if self.im is None else self.im[index])  # pyright: ignore
+    def at(self, places: np.ndarray) -> "Complex":
+        """Those at some places."""
+        return self._each(self, lambda x, _: at_rows(x, places))
+
+    def split(self, at: int) -> tuple["Complex", "Complex"]:
+        """The first so many, and the others."""
+        return self._each(self, lambda x, _: x[:at]), self._each(self, lambda x, _: x[at:])
 
     def times(self, other: "Complex") -> "Complex":
         """The product, elementwise."""
@@ -142,11 +148,11 @@ class Complex(NamedTuple):
 
     def put(self, places: np.ndarray, values: "Complex") -> "Complex":
         """The same with other numbers at some places."""
-        return self._each(values, lambda x, y: x.at[places].set(y, unique_indices=True))
+        return self._each(values, lambda x, y: put_at_rows(x, places, y))
 
     def minus(self, places: np.ndarray, values: "Complex") -> "Complex":
         """The same with numbers subtracted at places, which may repeat."""
-        return self._each(values, lambda x, y: x.at[places].add(-y))
+        return self._each(values, lambda x, y: added_at_rows(x, places, -y))
 
     def _each(self, values: "Complex", function: Callable[[Array, Array], Array]) -> "Complex":
         if self.im is None or values.im is None:
@@ -158,12 +164,12 @@ def factored(matrix: Complex, structure: Structure) -> Complex:
     """The entries of `L` and `U`, with the reciprocals of the pivots, from those of the matrix `(n, n)`."""
     symbolic = symbolic_lu(structure)
     fill = symbolic.entries - len(symbolic.rows)
-    taken = matrix[symbolic.rows, symbolic.columns]
-    x = taken._each(taken, lambda _, y: jnp.pad(y, (0, fill)))
+    places = symbolic.rows * len(structure.mask) + symbolic.columns
+    x = matrix._each(matrix, lambda of, _: jnp.pad(at_rows(of.reshape(-1), places), (0, fill)))
     for level in symbolic.levels:
-        inverse = x[level.pivots].inverse()
-        L = x[level.below].times(inverse[level.at])
-        x = x.minus(level.target, L[level.first].times(x[level.beside][level.second]))
+        inverse = x.at(level.pivots).inverse()
+        L = x.at(level.below).times(inverse.at(level.at))
+        x = x.minus(level.target, L.at(level.first).times(x.at(level.beside).at(level.second)))
         x = x.put(level.pivots, inverse).put(level.below, L)
     return x
 
@@ -172,8 +178,8 @@ def substituted(x: Complex, b: Complex, structure: Structure) -> Complex:
     """`A⁻¹ b` for `b (n,)`, with the result of `factored`."""
     symbolic = symbolic_lu(structure)
     for level in symbolic.levels:
-        b = b.minus(level.rows, x[level.below].times(b[level.columns]))
+        b = b.minus(level.rows, x.at(level.below).times(b.at(level.columns)))
     for level in reversed(symbolic.levels):
-        b = b.minus(level.columns, x[level.beside].times(b[level.rows]))
-        b = b.put(level.pivots, b[level.pivots].times(x[level.pivots]))
+        b = b.minus(level.columns, x.at(level.beside).times(b.at(level.rows)))
+        b = b.put(level.pivots, b.at(level.pivots).times(x.at(level.pivots)))
     return b

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import added_at_rows, put_at_rows
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Equation, Rule
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
@@ -45,12 +46,12 @@ class XLAArithmetic:
 
     def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with the entries at `places` replaced by `values`."""
-        return x.at[places].set(values, unique_indices=True)
+        return put_at_rows(x, places, values)
 
     def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with `values` subtracted at `places`, which may repeat."""
         # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
-        return x.at[places].add(-values)
+        return added_at_rows(x, places, -values)
 
 
 class SSAArithmetic:

@@ -49,25 +49,32 @@ static V JOIN(implicit_step, NAME)(const Motion *m, const JOIN(Implicit, NAME) *
   return JOIN(or, NAME)(failed, JOIN(not, NAME)(done));
 }
 
-/* The largest change of unknowns relative to their size, kind by kind, since these have different units. */
-static V JOIN(relative_change, NAME)(const Motion *m, const V *x, const V *new) {
-  V largest = {0};
+/* How much tangents or cotangents of unknowns change, relative to their size. As for the unknowns themselves, coordinates count
+   beside speeds times `h`, the length of the step, or for cotangents its inverse, and multipliers do not count: what is small
+   beside the rest of the motion may be rounding, which never settles. */
+static V JOIN(relative_change, NAME)(const Motion *m, const V h, const V *x, const V *new) {
+  V change[UNKNOWN_KINDS], size[UNKNOWN_KINDS];
   for (int64_t kind = 0, k = 0; kind < UNKNOWN_KINDS; kind++) {
-    V change = {0}, size = {0};
+    change[kind] = size[kind] = ALL(0);
     for (; k < m->unknowns.ends[kind]; k++) {
-      change = JOIN(max, NAME)(change, JOIN(abs, NAME)(new[k] - x[k]));
-      size = JOIN(max, NAME)(size, JOIN(abs, NAME)(new[k]));
+      change[kind] = JOIN(max, NAME)(change[kind], JOIN(abs, NAME)(new[k] - x[k]));
+      size[kind] = JOIN(max, NAME)(size[kind], JOIN(abs, NAME)(new[k]));
     }
-    largest = JOIN(max, NAME)(largest, JOIN(select, NAME)(JOIN(eq, NAME)(change, ALL(0)), ALL(0), change / size));
   }
-  return largest;
+  const V unit = JOIN(abs, NAME)(h), extent = size[OF_Q] + unit * size[OF_V];
+  const V motion = JOIN(max, NAME)(change[OF_Q], unit * change[OF_V]);
+  const V moves = JOIN(select, NAME)(JOIN(eq, NAME)(motion, ALL(0)), ALL(0), motion / extent);
+  const V others = JOIN(select, NAME)(JOIN(eq, NAME)(change[OF_Z], ALL(0)), ALL(0), change[OF_Z] / size[OF_Z]);
+  return JOIN(max, NAME)(moves, others);
 }
 
-/* True in lanes in which the iteration of a derivative has ended: the changes are rounding, or do not decrease any more. */
+/* True in lanes in which the iteration of a derivative has ended: what is left of the changes, a geometric series, is
+   rounding, or they do not decrease any more. A ratio of two changes that is very small may be chance. */
 static V JOIN(is_settled, NAME)(const V size, const V before) {
   const V rounding = ALL(sizeof(T) == 8 ? 1e-15 : 1e-6), small = ALL(sizeof(T) == 8 ? 1e-9 : 1e-3);
+  const V ratio = size / before, rest = size * JOIN(max, NAME)(ratio, ALL(1e-4)) / JOIN(max, NAME)(ALL(1) - ratio, ALL(1e-3));
   const V stalls = JOIN(and, NAME)(JOIN(le, NAME)(before, size), JOIN(lt, NAME)(size, small));
-  return JOIN(or, NAME)(JOIN(le, NAME)(size, rounding), stalls);
+  return JOIN(or, NAME)(JOIN(le, NAME)(JOIN(select, NAME)(JOIN(eq, NAME)(size, ALL(0)), ALL(0), rest), rounding), stalls);
 }
 
 /* The tangents of the slopes, `df (stages, directions, moving)`, and of the end of a step whose unknowns are known, from those of
@@ -88,7 +95,7 @@ static void JOIN(tangent_implicit, NAME)(const Motion *m, const JOIN(Implicit, N
     JOIN(tangent, NAME)(m + 1, g->derivative, &t, g->work, dt0, g->dwork, instances, g->found, g->dfound);
     for (int64_t d = 0; d < directions; d++) {
       V *const dU = g->dwork + d * size + n + 1, *const new = g->dfound + d * results;
-      change = JOIN(max, NAME)(change, JOIN(relative_change, NAME)(m, dU, new));
+      change = JOIN(max, NAME)(change, JOIN(relative_change, NAME)(m, g->work[n], dU, new));
       for (int64_t i = 0; i < u; i++) dU[i] = JOIN(select, NAME)(done, dU[i], new[i]);
     }
     done = JOIN(or, NAME)(done, JOIN(is_settled, NAME)(change, before)), before = change;
@@ -127,7 +134,7 @@ static void JOIN(pull_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME
     for (int k = 0; k < MOST_CORRECTIONS && !JOIN(all_are, NAME)(done); k++) {
       JOIN(slope, NAME)(others + ADJOINT, g->programs[ADJOINT], &t, g->work, instances, g->found);
       for (int64_t i = 0; i < u; i++) g->found[i] += wanted[i];
-      const V change = JOIN(relative_change, NAME)(m, adjoint, g->found);
+      const V change = JOIN(relative_change, NAME)(m, 1 / g->work[n], adjoint, g->found);
       for (int64_t i = 0; i < u; i++) adjoint[i] = JOIN(select, NAME)(done, adjoint[i], g->found[i]);
       done = JOIN(or, NAME)(done, JOIN(is_settled, NAME)(change, before)), before = change;
     }

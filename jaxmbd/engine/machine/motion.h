@@ -35,7 +35,7 @@ enum { FINEST = 1024 }; /* parts of a step in which events are looked for, at mo
 
 /* The unknowns of an implicit method at the nodes of a step: how many numbers, where those of each kind end (coordinates,
    speeds, states of parts, multipliers), and how many numbers the factored matrices have. None for an explicit method. */
-enum { UNKNOWN_KINDS = 4 };
+enum { OF_Q, OF_V, OF_Z, OF_LAMBDA, UNKNOWN_KINDS };
 typedef struct {
   int64_t count, factors, ends[UNKNOWN_KINDS];
 } Unknowns;

@@ -130,8 +130,6 @@ def _steps_of(
     memory = EventMemory() if events is None else events.memory
     if events is not None:
         functions["event"] = event_of(functions, memory)
-    if implicit is not None:
-        functions["adjoint"] = adjoint_of(functions["iterate"], implicit.unknowns, shape[0])
     assert not isinstance(used_method, ImplicitMethod)
     steps = NativeSteps(
         functions,
@@ -252,13 +250,19 @@ class NativeSteps(AbstractSteps):
         """The programs of the functions by their names; None for one that cannot be expressed, or that reads the state
         at an index computed at run time."""
         inlined = ("effect",) if self.implicit is None else ("effect", "rate")
-        programs = {n: f.hoisted_program(self._time_at) for n, f in self.functions.items() if n not in inlined}
-        return {
-            name: None
-            if program is None or self._reads_inside(program)
-            else Sweep(program, self._time_at, self._state_at)
-            for name, program in programs.items()
-        }
+        return {name: self._program(f) for name, f in self.functions.items() if name not in inlined}
+
+    @cached_property
+    def _adjoint(self) -> Sweep | None:
+        """The program of the transposed iteration of an implicit method, which cotangents alone need."""
+        assert self.implicit is not None
+        return self._program(adjoint_of(self.functions["iterate"], self.implicit.unknowns, self.types[0].size))
+
+    def _program(self, function: TracedFunction) -> Sweep | None:
+        program = function.hoisted_program(self._time_at)
+        if program is None or self._reads_inside(program):
+            return None
+        return Sweep(program, self._time_at, self._state_at)
 
     @property
     def error_order(self) -> int:
@@ -357,7 +361,10 @@ class NativeSteps(AbstractSteps):
         }  # fmt: skip
         found: list[tuple[Sweep, Role]] = []
         for function, is_derivative in (program for program, is_there in wanted.items() if is_there):
-            sweep = derivative(function) if is_derivative and derivative else self.programs[function]
+            if function == "adjoint":
+                sweep = self._adjoint
+            else:
+                sweep = derivative(function) if is_derivative and derivative else self.programs[function]
             if sweep is None:
                 return None
             sweep = sweep._replace(condition=self._condition) if function == "after" else sweep

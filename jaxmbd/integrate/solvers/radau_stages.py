@@ -19,7 +19,7 @@ Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -284,9 +284,9 @@ def newton_change(
     for k, value in enumerate(_values(method)):
         left, right = Complex.of(method.left[k], value, residual.dtype), method.right[:, k]
         b = Complex(left.re @ residual, None if left.im is None else left.im @ residual)
-        b = b[:d].scaled(1 / value, step.h).joined(b[d:])
-        x = _solved(found[k], b, structure)
-        x = x[:d].joined(x[d:].scaled(value, 1 / step.h))
+        of_motion, of_rows = b.split(d)
+        of_motion, of_lam = _solved(found[k], of_motion.scaled(1 / value, step.h).joined(of_rows), structure).split(d)
+        x = of_motion.joined(of_lam.scaled(value, 1 / step.h))
         # The conjugate eigenvalue gives the conjugate, so that one system serves each pair.
         total = total + step.as_array(np.real(right) * (1 if x.im is None else 2))[:, None] * x.re[None]
         if x.im is not None:
@@ -349,29 +349,46 @@ def _solve_stages_jvp(
 
     _, b = eqx.filter_jvp(lambda s: after(flat, s), (step,), (step_tangent,))
     times = lambda x: x - jax.jvp(lambda y: after(y, step), (flat,), (x,))[1]  # noqa: E731
-    tangent = jax.lax.custom_linear_solve(times, b, _by_iteration, _by_iteration)
+    h = frozen(jnp.where(step.h == 0, 1.0, jnp.abs(step.h)))
+    by_iteration = [partial(_by_iteration, lambda x, unit=unit: _sizes(unravel(x), unit)) for unit in (h, 1 / h)]
+    tangent = jax.lax.custom_linear_solve(times, b, *by_iteration)
     return (stages, converged), (unravel(tangent), None)
 
 
 _MAX_CORRECTIONS = 60  # iterations of a derivative, which converge as those of the stages
+_CHANCE = 1e-4  # a smaller ratio of two changes may be one
 
 
-def _by_iteration(times: Callable[[Array], Array], b: Array) -> Array:
-    """The solution of `x − Ψ x = b` by `x ← x + (b − (x − Ψ x))`, until the changes do not decrease any more."""
+def _by_iteration(sizes: Callable[[Array], Array], times: Callable[[Array], Array], b: Array) -> Array:
+    """The solution of `x − Ψ x = b` by `x ← x + (b − (x − Ψ x))`, until what is left of the changes, relative to the
+    `sizes`, is rounding, or they do not decrease any more."""
 
     def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         x, _, size, count = carry
         change = b - times(x)
-        return x + change, size, jnp.max(jnp.abs(change) / (jnp.abs(x + change) + tiny)), count + 1
+        moved, whole = sizes(change), sizes(x + change)
+        return x + change, size, jnp.max(jnp.where(moved > 0, moved / whole, 0.0)), count + 1
 
     def unfinished(carry: tuple[Array, Array, Array, Array]) -> Array:
         _, before, size, count = carry
-        is_decreasing = (size < before) | (count < 3)
-        return (count < _MAX_CORRECTIONS) & (size > rounding) & (is_decreasing | (size > 1e-3))
+        ratio = size / before
+        rest = size * jnp.maximum(ratio, _CHANCE) / jnp.maximum(1 - ratio, 1e-3)
+        stalls = (size >= before) & (size < small)
+        return (count < _MAX_CORRECTIONS) & ((count < 1) | (size > 0) & (rest > rounding) & ~stalls)
 
-    tiny, rounding = jnp.finfo(b.dtype).tiny, 4 * jnp.finfo(b.dtype).eps
+    eps = float(jnp.finfo(b.dtype).eps)
+    rounding, small = 4 * eps, eps**0.5
     start = b, jnp.asarray(jnp.inf, b.dtype), jnp.asarray(jnp.inf, b.dtype), jnp.asarray(0)
     return jax.lax.while_loop(unfinished, correct, start)[0]
+
+
+def _sizes(x: StageValues, unit: Scalar) -> Float[Array, "2"]:
+    """The sizes of tangents or cotangents of stages: of coordinates beside speeds times `unit`, the length of the step
+    or for cotangents its inverse, and of states of parts. Multipliers do not count, as in `relative_change`: what is
+    small beside the rest of the motion may be rounding, which never settles."""
+    largest = lambda x: jnp.max(jnp.abs(x), initial=0.0)  # noqa: E731
+    motion = largest(x.q) + unit * largest(x.v)
+    return jnp.stack([motion, jnp.zeros_like(motion) if x.z is None else largest(x.z)])
 
 
 def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
