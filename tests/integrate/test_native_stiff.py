@@ -137,6 +137,36 @@ def test_an_iteration_that_fails_is_no_motion() -> None:
         assert np.isnan(run.q[-1]).all()
 
 
+def test_an_instance_that_fails_leaves_those_beside_it_alone() -> None:
+    """The second one reaches a place beyond which its force has no value; values, steps, verdicts and gradients of the
+    others are those of each alone, to the bit."""
+    body = pl.Body("body", 2.0, 0.1, (1.0, 0.0, 0.0))
+
+    def run(wall: Array, stiffness: Array) -> mbd.Solution:
+        pull = lambda t, x, rate, p: jnp.where(x < p[0], jnp.nan, -p[1] * x)  # noqa: E731
+        law = pl.JointForce("spring", "rail.displacement", pull, jnp.stack([wall, stiffness]))
+        made = pl.Mechanism([body], [pl.Prismatic("rail", pl.ground.at(), body.at())], [law])
+        start = mbd.assemble(made, {"rail.displacement": 1.0})
+        return mbd.simulate(made, start, [0.0, 0.1, 0.4], solver="stiff", throw=False)
+
+    def end(wall: Array, stiffness: Array) -> tuple[Array, tuple[Array, Array]]:
+        found = run(wall, stiffness)
+        return found.q[-1, 0], (found.stats["num_steps"], found.result == mbd.RESULTS.successful)
+
+    walls, stiffnesses = jnp.asarray([-2.0, 0.5, -2.0]), jnp.asarray([2e2, 2e2, 2e3])
+    assert run(walls[0], stiffnesses[0]).engine != "diffrax"
+    each = jax.jit(jax.value_and_grad(end, 1, has_aux=True))
+    (places, (steps, finished)), slopes = jax.jit(jax.vmap(each))(walls, stiffnesses)
+    np.testing.assert_array_equal(finished, [True, False, True])
+    np.testing.assert_array_equal(np.isnan(places), [False, True, False])
+    np.testing.assert_array_equal(np.isnan(slopes), [False, True, False])
+    for k in (0, 2):
+        (place, (count, _)), slope = each(walls[k], stiffnesses[k])
+        assert (places[k], steps[k], slopes[k]) == (place, count, slope)
+        exact = jax.value_and_grad(lambda c: jnp.cos(0.4 * jnp.sqrt(c / 2.0)))(stiffnesses[k])
+        np.testing.assert_allclose((place, slope), exact, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_rows_that_repeat_one_another_and_their_derivatives() -> None:
     """A pendulum on two equal pins moves as on one, by its length in both modes."""
