@@ -216,7 +216,9 @@ def _ends_of_steps(equations: Equations, start: _Point, ts: Array, at_each: Arra
         growth = jnp.clip(0.8 * jnp.cbrt(allowed / correction), 0.2, 5.0)
         suits = ahead * jnp.where(jnp.isfinite(growth), growth, 0.5)
         there = as_program(_point)(equations, later, q, here.v + ahead * here.vdot)
-        there = there._replace(jerk=(there.vdot - here.vdot) / ahead)
+        # Between times that are nearly equal, the difference of accelerations is rounding.
+        jerk = jnp.where(ahead > _LEAST_STEP * step, (there.vdot - here.vdot) / ahead, here.jerk)
+        there = there._replace(jerk=jerk)
         is_kept = accepted & (~at_each | (later >= end))
         ends = jax.tree.map(lambda x, y: x.at[count].set(jnp.where(is_kept, y, x[count])), ends, there)
         here = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, here)
@@ -224,7 +226,7 @@ def _ends_of_steps(equations: Equations, start: _Point, ts: Array, at_each: Arra
         step = jnp.where(accepted, longer, jnp.minimum(suits, ahead / 2))
         return count + is_kept, here, step, ends
 
-    first = ts[min(1, len(ts) - 1)] - ts[0]
+    first = (ts[-1] - ts[0]) / max(1, len(ts) - 1)
     return jax.lax.while_loop(unfinished, advance, (jnp.ones((), int), start, first, ends))[3]
 
 

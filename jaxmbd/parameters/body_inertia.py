@@ -178,7 +178,7 @@ class NearInertia(AbstractPrior):
         L = np.linalg.cholesky(np.asarray(_second_moments(self.known)))
         x = draws.standard_normal(6) * np.asarray(self.deviation) / _WEIGHTS
         sigma = L @ (np.eye(3) + np.asarray(unpacked(jnp.asarray(x)))) @ L.T
-        return np.asarray(packed(np.trace(sigma) * np.eye(3) - sigma))
+        return np.asarray(packed(jnp.asarray(np.trace(sigma) * np.eye(3) - sigma)))
 
 
 def _body(part: str, mechanism: Mechanism, name: str) -> AbstractBody:

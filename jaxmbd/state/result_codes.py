@@ -50,6 +50,10 @@ class RESULTS(eqx.Enumeration):
         "The event has already happened at the start: the quantity is beyond its value. Start on the other side, or "
         "exchange below and above."
     )
+    event_unknown = (
+        "The quantity of the event is no number from there on, so that nobody can tell when the event happens. Let the "
+        "quantity have a value wherever the motion may go: no square root or logarithm of what becomes negative."
+    )
     event_blocked = (
         "The coordinate cannot change there: the constraints (or a closed latch) forbid its motion, so that no impulse "
         "along it has an effect. Choose a coordinate that the mechanism leaves free."

@@ -81,6 +81,18 @@ def test_a_pulse_between_two_steps_is_not_missed() -> None:
     np.testing.assert_allclose(motion["slider.x"], place, atol=1e-12)
 
 
+@pytest.mark.parametrize("pulse", [0.0, 1.0], ids=["long steps", "a step for each time"])
+def test_times_that_differ_by_rounding(pulse: float) -> None:
+    """At the start, on the way and at the end, as where two lists of times are joined."""
+    ts = np.linspace(0.1, 0.7, 61)
+    ts = np.sort([*ts, *np.nextafter(ts[[0, 30, 60]], 1.0)])
+    wave = lambda t: turning(t) + pulse * jnp.exp(-(((t - 0.4) / 0.004) ** 2))  # noqa: E731
+    motion = mbd.kinematics(slider_crank(motion=wave), ts)
+    angle = np.asarray(wave(jnp.asarray(ts)))
+    place = CRANK * np.cos(angle) + np.sqrt(ROD**2 - (CRANK * np.sin(angle)) ** 2)
+    np.testing.assert_allclose(motion["slider.x"], place, rtol=0, atol=1e-12)
+
+
 def test_the_estimated_distance_from_a_singular_position() -> None:
     """It is never less than the ratio of singular values, at most some times as much, and follows it to 1e-5."""
     parts = slider_crank()

@@ -208,6 +208,51 @@ def test_steps_are_used_up() -> None:
     assert run.result == mbd.RESULTS.max_steps_reached
 
 
+def root_of_what_is_left(wall: Any) -> mbd.Event:
+    """Crosses its value shortly before it has none any more, if the disc turns so far."""
+    return mbd.Event("wall", lambda at: jnp.sqrt(wall - at.q[0]), below=1e-3, then=mbd.Stop())
+
+
+def test_a_quantity_without_a_value_beyond_its_root_is_found_there() -> None:
+    run = logged([root_of_what_is_left(1.0)])
+    assert run.events is not None
+    np.testing.assert_allclose(run.events.times[0], 1.0 - 1e-6, rtol=0, atol=TIME)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"solver": mbd.RungeKutta4(), "dt0": 0.01}, slow({"engine": "diffrax"}), slow({"solver": "stiff"})],
+    ids=["adaptive", "constant steps", "diffrax", "stiff"],
+)
+def test_a_quantity_that_loses_its_value_ends_the_motion(settings: dict[str, Any]) -> None:
+    """It would be missed without a word. Another event, or a motion that is no number itself, is not blamed."""
+    lost = mbd.Event("lost", lambda at: jnp.where(at.t < 0.7, 1.0, jnp.nan), below=0.0, then=mbd.LogOnly())
+    others = [mbd.Event("up", "O.angle", above=0.5, then=mbd.LogOnly())]
+    run = logged([*others, lost], throw=False, **settings)
+    assert run.result == mbd.RESULTS.event_unknown
+    assert np.isnan(run.q[-1]).all()
+    with pytest.raises(mbd.SolveError, match="event 'lost': The quantity of the event is no number from there on"):
+        logged([*others, lost], **settings)
+    table, start = turntable(1.0)
+    torque = pl.JointForce("torque", "O.angle", lambda t, angle, rate, _: jnp.where(angle < 0.6, 0.0, jnp.nan))
+    run = mbd.simulate(
+        table.with_parts([torque]), start, jnp.linspace(0.0, 2.0, 3), events=others, throw=False, **settings
+    )
+    assert run.result in (mbd.RESULTS.step_too_small, mbd.RESULTS.not_finite, mbd.RESULTS.max_steps_reached)
+
+
+def test_of_a_batch_the_instance_whose_quantity_has_no_value_ends() -> None:
+    def time(wall: Array) -> tuple[Array, Array]:
+        lost = mbd.Event("lost", lambda at: jnp.where(at.t < wall, at.q[0], jnp.nan), above=0.9, then=mbd.LogOnly())
+        run = logged([lost], throw=False)
+        assert run.events is not None
+        return run.events.times[0], run.result == mbd.RESULTS.event_unknown
+
+    times, lost = jax.jit(jax.vmap(time))(jnp.asarray([3.0, 0.4, 1.5, 5.0]))
+    np.testing.assert_array_equal(lost, [False, True, True, False])
+    np.testing.assert_allclose(times[jnp.asarray([0, 2, 3])], 0.9, rtol=0, atol=TIME)
+
+
 def test_single_precision() -> None:
     with jax.enable_x64(False):
         run = logged([mbd.Event("up", "O.angle", above=0.5, then=mbd.Stop())])

@@ -5,14 +5,14 @@ integration of a motion in segments between events is in `segmented_integration.
 `impact.py`, the log of events in `event_log.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
-from jaxmbd.checks import check_count, check_finite, check_instance
+from jaxmbd.checks import check_count, check_finite, check_instance, checked_items
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.model.body.checks import check_name
@@ -186,11 +186,10 @@ class Event(eqx.Module):
 def checked_events(events: Any, room: Any) -> tuple[Event, ...]:
     """The events as a tuple; raise for what is none, and unless `room` is the number of crossings to keep room for."""
     check_count("max_events", room, 1)
-    if isinstance(events, Event | str) or not isinstance(events, Iterable):
-        shown = f"[{events.name}]" if isinstance(events, Event) else "[Event(name, quantity, below=0.0)]"
-        got = "one Event" if isinstance(events, Event) else repr(events)
-        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {got}.")
-    checked = tuple(events)
+    if isinstance(events, Event):
+        raise MechanismError(f"events must be a sequence of events, such as [{events.name}], got one Event.")
+    need = "a sequence of events, such as [Event(name, quantity, below=0.0)]"
+    checked = checked_items("events", events, need)
     for event in checked:
         if not isinstance(event, Event):
             raise MechanismError(f"events must be Event(name, quantity, below=..., then=...), got {event!r}.")

@@ -20,8 +20,11 @@ from jaxmbd.state.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.state.result_codes import RESULTS
 from jaxmbd.state.state import State, state_of
 
-STARTED, BLOCKED, USED_UP = 1, 2, 3  # codes of the reasons for which events halt a motion
-_HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
+# The reasons for which events halt a motion, by their codes.
+REASONS = {
+    1: RESULTS.event_at_start, 2: RESULTS.event_blocked, 3: RESULTS.max_events_reached, 4: RESULTS.event_unknown,
+}  # fmt: skip
+STARTED, BLOCKED, USED_UP, UNKNOWN = REASONS
 
 
 class Events(eqx.Module):
@@ -56,7 +59,7 @@ class Events(eqx.Module):
     def _text(self) -> str:
         entries = list(self)
         trouble = int(self.trouble)
-        halted = [f"The motion came to a halt: {_HALTED[trouble - 1]}"] * (trouble > 0)
+        halted = [f"The motion came to a halt: {RESULTS[REASONS[trouble]]}"] if trouble else []
         if not entries:
             return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
         rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
@@ -132,7 +135,7 @@ def raise_if_halted(log: Events, t: Array) -> None:
     trouble = int(log.trouble)
     if trouble == 0:
         return
-    text = f"At t = {float(t):.6g} s, event {log.names[int(log.culprit)]!r}: {_HALTED[trouble - 1]}"
+    text = f"At t = {float(t):.6g} s, event {log.names[int(log.culprit)]!r}: {RESULTS[REASONS[trouble]]}"
     if trouble == STARTED:
         raise MechanismError(text)
     last = ", ".join(f"{x:.9g}" for x in np.asarray(log.times)[: int(log.count)][-4:])

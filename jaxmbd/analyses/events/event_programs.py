@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, changes_of, equations_at, values_after
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun
@@ -227,10 +227,15 @@ def solution_with_events(
     )
     names = tuple(event.name for event in rules.events)
     along = {event.name: event.then.along(event.quantity) for event in rules.events}
+    blind = memory.due >= 2 * len(rules.events)  # as in `motion.h`
+    trouble, culprit = (
+        jnp.where(blind, x, y).astype(int)
+        for x, y in ((UNKNOWN, memory.trouble), (memory.due - 2 * len(rules.events), memory.culprit))
+    )
     events = Events(
         mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
         jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,
-        memory.trouble.astype(int), memory.culprit.astype(int),
+        trouble, culprit,
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
     begun = memory.due != _START

@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules, Standing
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.equations.equations import Equations
@@ -134,7 +134,10 @@ class SegmentedIntegration:
         (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
         t, y = t[0], jax.tree.map(lambda x: x[0], y)
         crossed = run.result == dfx.RESULTS.event_occurred
-        j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(height(formulation, t, y)))
+        heights = height(formulation, t, y)
+        is_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in y[:2]]))
+        unknown = jnp.isnan(heights) & is_finite & ~done
+        j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(heights))
         happens = ~done & (at_once | crossed)
         fires = happens & rules.may_fire(start.side)[j]
         hit = happens & (numbers == j)
@@ -145,6 +148,8 @@ class SegmentedIntegration:
         record = _Segment(ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats)
         last = k == carry.latches.starts.shape[0] - 1
         trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
+        trouble = jnp.where(jnp.any(unknown), UNKNOWN, trouble)
+        first = jnp.where(jnp.any(unknown), jnp.argmax(unknown), j)
         after = _Carry(
             t=t,
             y=(y[0], jnp.where(fires, record.after, y[1]), y[2]),
@@ -156,7 +161,7 @@ class SegmentedIntegration:
             ),
             done=done | ~happens | (trouble > 0) | jnp.any(hit & fires & rules.flags("stops")),
             trouble=trouble,
-            culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
+            culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), first)),
             result=dfx.RESULTS.where(carry.done | crossed, carry.result, run.result),
         )
         return after, record

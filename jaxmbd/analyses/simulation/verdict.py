@@ -20,7 +20,7 @@ from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text
 from jaxmbd.analyses.checks import OTHERWISE, START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.events.event_log import REASONS, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.time_scales import time_scales_at
@@ -134,9 +134,7 @@ def verdict(
     near = _near_singular(equations, begin, end[:2], stopped) if singular else jnp.zeros((), bool)
     result = first_failure(
         (~start.may_begin, start.result),
-        (trouble == STARTED, RESULTS.event_at_start),
-        (trouble == BLOCKED, RESULTS.event_blocked),
-        (trouble == USED_UP, RESULTS.max_events_reached),
+        *((trouble == code, reason) for code, reason in REASONS.items()),
         (stopped & near, RESULTS.singular),
         (how == dfx.RESULTS.max_steps_reached, RESULTS.max_steps_reached),
         (how == dfx.RESULTS.dt_min_reached, RESULTS.step_too_small),

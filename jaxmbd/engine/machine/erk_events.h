@@ -25,6 +25,17 @@ static T JOIN(lowest, NAME)(const Motion *m, const V *heights, const int l, int6
   return least;
 }
 
+/* 1 in lanes in which a height at the end of a step is no number, and in `which` the event that has it. */
+static V JOIN(unknown_heights, NAME)(const Motion *m, const V *heights, int64_t *which) {
+  V found = {0};
+  for (int64_t j = EVENTS(m) - 1; j >= 0; j--) {
+    const V here = JOIN(ne, NAME)(heights[j], heights[j]);
+    found = JOIN(or, NAME)(found, here);
+    EACH_LANE which[l] = LANE_OF(here, l) != 0 ? j : which[l];
+  }
+  return found;
+}
+
 /* The heights within a step, a part `theta` of it after its start. */
 static void JOIN(heights_inside, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int64_t *instances, const V *y,
                                        const V *f, const V begin, const V h, const V theta) {

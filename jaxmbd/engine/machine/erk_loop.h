@@ -306,7 +306,8 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   }
   for (;;) {
     int active = 0;
-    V begin = {0}, end = {0}, keep = {0}, error = {0}, failed = {0}; /* 1 in lanes whose step has failed */
+    V begin = {0}, end = {0}, keep = {0}, error = {0}, failed = {0}, blind = {0}; /* 1 in lanes whose step has failed, or whose */
+    int64_t unseen[LANES] = {0};                                                 /* events cannot be seen at its end */
     EACH_LANE {
       while (busy[l] && !lanes[l].active) {
         JOIN(finish, NAME)(m, &lanes[l], l, instances[l], y);
@@ -359,7 +360,11 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       int wanted[LANES];
       next[m->memory.time] = end;
       JOIN(slope, NAME)(m->guard, guard, &end, next, instances, watch.end), watched_steps++;
-      EACH_LANE wanted[l] = lanes[l].active && lanes[l].aimed < 0 && JOIN(is_kept, NAME)(&lanes[l], m, LANE_OF(error, l));
+      blind = JOIN(and, NAME)(JOIN(unknown_heights, NAME)(m, watch.end, unseen), JOIN(is_finite, NAME)(error));
+      for (int64_t k = 0; k < moving; k++) blind = JOIN(and, NAME)(blind, JOIN(is_finite, NAME)(next[k]));
+      failed = JOIN(or, NAME)(failed, blind), error = JOIN(select, NAME)(blind, ALL(INFINITY), error);
+      EACH_LANE wanted[l] = lanes[l].active && lanes[l].aimed < 0 && LANE_OF(blind, l) == 0 &&
+                            JOIN(is_kept, NAME)(&lanes[l], m, LANE_OF(error, l));
       JOIN(look_for_events, NAME)(m, &watch, lanes, instances, wanted, y, f, begin, h);
       EACH_LANE sought[l] = wanted[l] && lanes[l].aimed >= 0;
     }
@@ -369,9 +374,16 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       if (!a->active || (events && sought[l])) continue;
       const T start = a->tprev;
       if (LANE_OF(failed, l)) a->aimed = NOTHING; /* a step to a root, too, is tried again with another length */
+      if (LANE_OF(blind, l) && JOIN(is_kept, NAME)(a, m, INFINITY)) { /* no shorter one is left */
+        a->active = 0, a->counts[RESULT] = STEP_TOO_SMALL, LANE_OF(y[m->memory.due], l) = (T)(2 * events + unseen[l]);
+        continue;
+      }
       const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, instances[l], k, LANE_OF(error, l)) :
                                       JOIN(reaches_event, NAME)(m, &watch, a, l, f, next);
-      if (!kept) continue;
+      if (!kept) {
+        if (LANE_OF(blind, l) && !a->active) LANE_OF(y[m->memory.due], l) = (T)(2 * events + unseen[l]);
+        continue;
+      }
       LANE_OF(keep, l) = 1;
       if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, start, a->tprev, NOTHING);
     }

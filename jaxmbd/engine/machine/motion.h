@@ -29,7 +29,8 @@ typedef struct {
 } Memory;
 
 /* What is due: nothing; a look at the guards, at the start of a motion; event `j` where it is, for the number `j`; or event
-   `j` at a root of its height, which is the end of a step, for `events + j`. */
+   `j` at a root of its height, which is the end of a step, for `events + j`. Where a motion ends because the height of event
+   `j` is no number from there on, `2 events + j`. */
 enum { NOTHING = -1, START = -2 };
 enum { FINEST = 1024 }; /* parts of a step in which events are looked for, at most */
 
