@@ -128,15 +128,20 @@ def _wait(run: Callable[[Any], Any], operand: Any) -> Any:
     return jax.block_until_ready(run(operand))
 
 
+def _shown(record: Record) -> str:
+    """Error, steps and milliseconds of a run."""
+    steps = f"{record['accepted'] + record['rejected']:,}"
+    return f"{figures(record['error'], 1)}, {steps}, {figures(1e3 * record['seconds'], 2)}"
+
+
 def tables(records: Sequence[Record]) -> list[Table]:
-    """One row for each run, and one for each beam."""
+    """One row for each mechanism and method, and one for each beam."""
     motions, sizes = ([r for r in records if ("elements" in r) == is_beam] for is_beam in (False, True))
-    rows = [
-        [f"{r['mechanism']}, {r['coordinates']}", r["method"], f"{r['rtol']:g}", figures(r["error"], 1),
-         f"{r['accepted']:,}", f"{r['rejected']:,}", figures(1e3 * r["seconds"])]
-        for r in motions
-    ]  # fmt: skip
-    head = ("mechanism, coordinates", "method", "rtol", "error [m, rad]", "steps", "rejected", "run [ms]")
+    runs = dict.fromkeys((f"{r['mechanism']}, {r['coordinates']}", r["method"]) for r in motions)
+    found = {(f"{r['mechanism']}, {r['coordinates']}", r["method"], r["rtol"]): _shown(r) for r in motions}
+    tolerances = sorted({r["rtol"] for r in motions}, reverse=True)
+    rows = [[*run, *(found.get((*run, rtol), "") for rtol in tolerances)] for run in runs]
+    head = ("mechanism, coordinates", "method", *(f"rtol {rtol:g}" for rtol in tolerances))
     of_beams = [
         [str(r["nodes"]), f"{r['steps']:,}", figures(1e3 * r["step"]),
          *(figures(r[mode] / (r["step"] * r["steps"]), 2) for mode in ("reverse", "forward")), figures(r["first"])]
@@ -152,7 +157,10 @@ def tables(records: Sequence[Record]) -> list[Table]:
         "first motion, CPU [s]",
     )
     title = f"Radau on a beam, 1e-6, {BEAM_TIME:g} s"
-    return [Table("Implicit and explicit steps", head, rows), Table(title, beam_head, of_beams, notes)]
+    return [
+        Table("Implicit and explicit steps: error [m, rad], steps tried, run [ms]", head, rows),
+        Table(title, beam_head, of_beams, notes),
+    ]
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["beam"]:
