@@ -55,7 +55,10 @@ class BeamElement(AbstractForce):
     nodes: tuple[AbstractMarker, ...]
     stiffness: Float[Array, "3"]
     length: Scalar = eqx.field(converter=as_float)
-    markers = property(lambda self: self.nodes)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.nodes
 
     def energy(self, position: Float[Array, "nodes 2"], angle: Float[Array, " nodes"]) -> Scalar:
         """The strain energy [J]."""

@@ -190,8 +190,7 @@ CASES: Cases = {
     ),
     "sim events class": (
         lambda: mbd.simulate(M, S, TS, events=mbd.Event),
-        "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got <class "
-        "'jaxmbd.analyses.events.event.Event'>.",
+        "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got the class Event.",
     ),
     "sim events None": (
         lambda: mbd.simulate(M, S, TS, events=None),

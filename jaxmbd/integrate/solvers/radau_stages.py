@@ -350,8 +350,8 @@ def _solve_stages_jvp(
     _, b = eqx.filter_jvp(lambda s: after(flat, s), (step,), (step_tangent,))
     times = lambda x: x - jax.jvp(lambda y: after(y, step), (flat,), (x,))[1]  # noqa: E731
     h = frozen(jnp.where(step.h == 0, 1.0, jnp.abs(step.h)))
-    by_iteration = [partial(_by_iteration, lambda x, unit=unit: _sizes(unravel(x), unit)) for unit in (h, 1 / h)]
-    tangent = jax.lax.custom_linear_solve(times, b, *by_iteration)
+    by_iteration = lambda unit: partial(_by_iteration, lambda x: _sizes(unravel(x), unit))  # noqa: E731
+    tangent = jax.lax.custom_linear_solve(times, b, by_iteration(h), by_iteration(1 / h))
     return (stages, converged), (unravel(tangent), None)
 
 
