@@ -7,7 +7,7 @@ their parts of the beam. Between them positions and angles are polynomials; an e
 Source: Simo, *A finite strain beam formulation* (1985); Reissner's beam in the plane.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Section(NamedTuple):
     """A section of a beam: Young's modulus [Pa], Poisson's ratio, area [m²], second moment [m⁴], density [kg/m³] and
     the shear coefficient."""
 
-    young: Any
+    young: float
     poisson: float
     area: float
     moment: float
@@ -96,7 +96,7 @@ class Section(NamedTuple):
     @property
     def stiffness(self) -> Array:
         in_shear = self.shear * self.area / (2.0 * (1.0 + self.poisson))
-        return jnp.asarray(self.young) * jnp.asarray([self.area, in_shear, self.moment])
+        return self.young * jnp.asarray([self.area, in_shear, self.moment])
 
 
 def beam(section: Section, length: float, elements: int) -> tuple[list[pl.Body], list[BeamElement], np.ndarray]:
@@ -122,14 +122,20 @@ def _straight(places: np.ndarray, start: float) -> dict[str, float]:
     return on_axis | {f"n{k}.{name}": 0.0 for k in range(len(places)) for name in ("y", "theta")}
 
 
-def pendulum(elements: int, young: Any = 7e6) -> tuple[pl.Mechanism, mbd.State]:
+def pendulum(elements: int) -> tuple[pl.Mechanism, mbd.State]:
     """A rubber pendulum of 1.2 m that falls from the horizontal, at rest (Escalona, Hussien, Shabana, 1998)."""
-    section = Section(young, 0.3, 0.0018, 1.215e-8, 5540.0, 10 * 1.3 / (12 + 11 * 0.3))
+    section = Section(7e6, 0.3, 0.0018, 1.215e-8, 5540.0, 10 * 1.3 / (12 + 11 * 0.3))
     nodes, laws, places = beam(section, 1.2, elements)
     pin = pl.Revolute("O", pl.ground.at(), nodes[0].at())
     made = pl.Mechanism(nodes, [pin], [pl.Gravity(9.81), *laws], coordinates="absolute", floating=True)
     free = {name: x for name, x in _straight(places, 0.0).items() if name not in ("n0.x", "n0.y")}
     return made, mbd.assemble(made, free)
+
+
+def stiffened(mechanism: pl.Mechanism, share: Any) -> pl.Mechanism:
+    """A mechanism whose beams have a share of their stiffness."""
+    of: Callable[[Any], Any] = lambda m: [law.stiffness for law in m.forces if isinstance(law, BeamElement)]  # noqa: E731
+    return eqx.tree_at(of, mechanism, [share * x for x in of(mechanism)])
 
 
 CRANK, ROD, SPEED = 0.15, 0.3, 150.0  # m, m, rad/s

@@ -4,10 +4,8 @@ The values are of independent programs with spectral elements and explicit steps
 1e-9 m, the pendulum's to 1e-5 m, its derivatives to 2e-4 m.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +48,7 @@ def test_its_tip_by_the_stiffness_in_both_modes() -> None:
     mechanism, start = beams.pendulum(12)
 
     def end(share: Array) -> Array:
-        of: Callable[[Any], Any] = lambda m: [law.stiffness for law in m.forces[1:]]  # noqa: E731
-        made = eqx.tree_at(of, mechanism, [share * x for x in of(mechanism)])
+        made = beams.stiffened(mechanism, share)
         return tip(mbd.simulate(made, start, np.array([0.0, 0.5]), **TIGHT, max_steps=20_000))[-1]
 
     one = jnp.ones(())

@@ -374,11 +374,10 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       if (!a->active || (events && sought[l])) continue;
       const T start = a->tprev;
       if (LANE_OF(failed, l)) a->aimed = NOTHING; /* a step to a root, too, is tried again with another length */
-      if (LANE_OF(blind, l) && JOIN(is_kept, NAME)(a, m, INFINITY)) { /* no shorter one is left */
-        a->active = 0, a->counts[RESULT] = STEP_TOO_SMALL, LANE_OF(y[m->memory.due], l) = (T)(2 * events + unseen[l]);
-        continue;
-      }
-      const int kept = a->aimed < 0 ? JOIN(control, NAME)(a, m, instances[l], k, LANE_OF(error, l)) :
+      const int is_last = LANE_OF(blind, l) && JOIN(is_kept, NAME)(a, m, INFINITY); /* no shorter step is left */
+      if (is_last) a->active = 0, a->counts[RESULT] = STEP_TOO_SMALL;
+      const int kept = is_last     ? 0 :
+                       a->aimed < 0 ? JOIN(control, NAME)(a, m, instances[l], k, LANE_OF(error, l)) :
                                       JOIN(reaches_event, NAME)(m, &watch, a, l, f, next);
       if (!kept) {
         if (LANE_OF(blind, l) && !a->active) LANE_OF(y[m->memory.due], l) = (T)(2 * events + unseen[l]);
