@@ -132,7 +132,7 @@ def parallel_start(mechanism: Any, problem: Problem) -> tuple[Array, Array]:
 def parallel_state(mechanism: Any, problem: Problem) -> mbd.State:
     """The same as a state."""
     q, v = (jnp.asarray(x) for x in parallel_start(mechanism, problem))
-    return mbd.State(jnp.zeros(()), q, v, mechanism.coordinate_names, mechanism.speed_names)
+    return mbd.State(jnp.zeros(()), q, v, mechanism.layout)
 
 
 def setting_runs(mechanism: Any, state: mbd.State, duration: float, setting: Setting) -> Iterator[Run]:

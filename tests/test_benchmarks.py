@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import diffrax as dfx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -65,6 +66,16 @@ def energy(state: np.ndarray) -> float:
         speed, turning = place[k] @ state[5:], rotation.T @ spin[k]
         total += 0.5 * speed @ speed + 0.5 * turning @ (bricard.moments(k) * turning) + 9.81 * chain.centres[k, 1]
     return float(total)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_the_state_of_many_four_bars_is_what_assembly_returns(coordinates: str) -> None:
+    problem = four_bars(2)
+    mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
+    made = ours.parallel_state(mechanism, problem)
+    assembled = mbd.assemble(mechanism, guess=dict(zip(mechanism.coordinate_names, made.q.tolist(), strict=True)))
+    assert jax.tree.structure(made) == jax.tree.structure(assembled)
+    np.testing.assert_allclose(made.q, assembled.q, atol=1e-12)
 
 
 def test_steps_are_of_order_four_and_the_same_in_simulate() -> None:

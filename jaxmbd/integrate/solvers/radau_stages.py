@@ -152,10 +152,17 @@ class RadauStep(eqx.Module):
 def _residual(
     equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Array, z: Array | None, zdot: Array | None
 ) -> Float[Array, " rows"]:
-    """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇` and `ż − g`."""
+    """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇` and `ż − g`.
+
+    Of redundant rows those of an independent set are solved: off the constraints, where the iteration starts, the
+    others contradict them. The multipliers of the others are zero, and stand in place of their `Φ̇`.
+    """
     at = (equations if z is None else at_integrated(equations, z)).at(t, q)
     own = [] if zdot is None else [zdot - integrated_rates(at, v)]
-    return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v), *own])
+    rows, kept = at.velocity(v), equations.independent_rows
+    if kept is not None:
+        rows, lam = jnp.where(kept, rows, lam), jnp.where(kept, lam, 0.0)
+    return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, rows, *own])
 
 
 class Middle(NamedTuple):
@@ -192,13 +199,15 @@ class Linearized(NamedTuple):
     """The equations linearised at a middle stage, with unknowns in the order `(z, v, λ)` and rows likewise.
 
     `E`: the matrix of the highest derivatives, of `ż` and `a`; `by_speed`, `along`: the derivatives of the residual by
-    `(z, v)`, and by the coordinates along speeds, zero for `z`; `shift (m,)` keeps the matrices regular if constraint
-    rows are dependent; the solution does not depend on it.
+    `(z, v)`, and by the coordinates along speeds, zero for `z`; `omitted (m,)`: one for the rows in which `λ` stands,
+    else zero; `shift (m,)` keeps the matrices regular if constraint rows are dependent and no independent set of them
+    is known; the solution does not depend on it.
     """
 
     E: Float[Array, "d d"]
     by_speed: Float[Array, "rows d"]
     along: Float[Array, "rows d"]
+    omitted: Float[Array, " m"]
     shift: Float[Array, " m"]
 
     def matrix(self, value: complex | float, h: Scalar) -> Complex:
@@ -210,12 +219,12 @@ class Linearized(NamedTuple):
             first, second = (float(of(x)) for x in (inverse, inverse**2))
             by_speed, along = self.by_speed * (first * h), self.along * (second * h * h)
             motion, rows = by_speed[:d] + along[:d], self.along[d:] * (first * h)
-            corner = jnp.zeros((m, m), h.dtype)
+            corner = self.omitted * (float(of(value)) / h)
             if of is np.real:
-                motion, rows, corner = self.E + motion, self.by_speed[d:] + rows, -jnp.diag(self.shift)
+                motion, rows, corner = self.E + motion, self.by_speed[d:] + rows, corner - self.shift
             forces = self.by_speed[d:].T if of is np.real else jnp.zeros((d, m), h.dtype)
             parts.append(
-                jnp.concatenate([jnp.concatenate(pair, axis=1) for pair in ((motion, forces), (rows, corner))])
+                jnp.concatenate([jnp.concatenate(pair, axis=1) for pair in ((motion, forces), (rows, jnp.diag(corner)))])
             )
         return Complex(*parts)
 
@@ -227,14 +236,17 @@ def linearized(step: RadauStep, stages: StageValues) -> Linearized:
     at = step.equations.at(middle.t, middle.q)
     residual = lambda x, v, z: _residual_in_order(middle.residual(step.equations, x, v, z), nv, m)  # noqa: E731
     along, by_speed, by_state = jax.jacfwd(residual, (0, 1, 2))(jnp.zeros_like(step.v), middle.v, middle.z)
-    C = by_speed[nz + nv :]
-    scales = step.equations.scales.rows
-    largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
-    shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, 0.0)
+    omitted = shift = jnp.zeros(m, along.dtype)
+    if step.equations.independent_rows is not None:
+        omitted = jnp.where(step.equations.independent_rows, omitted, 1.0)
+    else:
+        C, scales = by_speed[nz + nv :], step.equations.scales.rows
+        largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1) / scales**2, initial=0.0)
+        shift = jnp.where(step.equations.redundant, proximal_shift(largest) * scales**2, shift)
     own = jnp.zeros((len(along), 0), along.dtype) if by_state is None else by_state
     E = jnp.eye(nz + nv, dtype=along.dtype).at[nz:, nz:].set(at.inertia.matrix())
     by_motion = jnp.concatenate([own, by_speed], axis=1)
-    return Linearized(E, by_motion, jnp.concatenate([jnp.zeros_like(own), along], axis=1), shift)
+    return Linearized(E, by_motion, jnp.concatenate([jnp.zeros_like(own), along], axis=1), omitted, shift)
 
 
 def _residual_in_order(residual: Num[Array, "*n rows"], nv: int, m: int) -> Num[Array, "*n rows"]:
