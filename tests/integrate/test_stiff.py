@@ -225,12 +225,10 @@ def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
 
 @pytest.mark.slow
 def test_the_governor_in_far_fewer_steps() -> None:
-    """Against the slider's height at 1 s by Dopri8 at 1e-10 (`test_spatial_references`), which takes 1,100 steps.
-
-    At the default 1e-8 it misses by 1.35e-8, at 1e-9 by 7e-10."""
+    """Against the slider's height at 1 s by Dopri8 at 1e-10 (`test_spatial_references`), which takes 1,100 steps."""
     made = spatial_examples.governor()
-    solution = made.simulate([0.0, 1.0], solver=mbd.Radau(), rtol=1e-9, atol=1e-11)
-    assert int(solution.stats["num_steps"]) < 300
+    solution = made.simulate([0.0, 1.0], solver=mbd.Radau())
+    assert int(solution.stats["num_steps"]) < 100
     assert abs(0.5 + float(solution["slide.displacement"][-1]) - 0.50142092) < 1e-8
     assert worst(solution.violation().position[-1]) < 1e-12
 
@@ -267,12 +265,14 @@ def test_derivatives_where_constraints_repeat_one_another() -> None:
 
 @pytest.mark.slow
 def test_the_iteration_follows_the_tolerance() -> None:
-    """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m."""
+    """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m at
+    1e-12, and 7e-9 m at 1e-8 as long as changes of speeds counted relative to `q / h`."""
     made, ts = spatial_examples.governor(), jnp.linspace(0.0, 1.0, 11)
     joint, absolute = made.with_coordinates("joint"), made.with_coordinates("absolute")
     exact = mbd.simulate(joint.mechanism, joint.state(), ts, accuracy="high")["slide.displacement"]
-    solution = mbd.simulate(absolute.mechanism, absolute.state(), ts, solver="stiff", rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)
+    for rtol, error in ((1e-8, 2e-10), (1e-12, 5e-11)):
+        solution = mbd.simulate(absolute.mechanism, absolute.state(), ts, solver="stiff", rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(solution["slide.displacement"], exact, atol=error)
 
 
 def test_thresholds_of_the_iteration() -> None:

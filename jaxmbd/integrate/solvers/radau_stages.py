@@ -89,6 +89,9 @@ _DIVERGED = 2.0  # ratio of the changes of two successive iterations
 _CONVERGED_FRACTION, _STALLED_FRACTION = 1e-2, 1e-1
 _MIN_CONVERGED, _MIN_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}
 _MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
+# Changes of speeds, in units of the rounding of the coordinates over the step, that count as none: vibrations that are
+# much faster than the step follow that rounding. With 64 a steel rod takes two thirds more steps at 1e-12.
+_ROUNDING = 256
 
 
 class StageValues(eqx.Module):
@@ -411,12 +414,14 @@ def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
 
 
 def relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
-    """The relative change of two iterates: of the coordinates, of the speeds, scaled by no less than `q / h`, and of
-    the states of parts, scaled by no less than their sizes."""
+    """The relative change of two iterates: of the coordinates, of the speeds, but for what rounding of the coordinates
+    makes of them within the step, and of the states of parts, scaled by no less than their sizes."""
     # The start alone is no measure: all angles may be zero there.
     extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=jnp.finfo(step.q.dtype).tiny)
-    speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)
-    motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
+    rounding = _ROUNDING * jnp.finfo(step.q.dtype).eps * extent / jnp.abs(step.h)
+    of_speeds = jnp.maximum(jnp.max(jnp.abs(new.v - old.v)) - rounding, 0.0)
+    speed = jnp.maximum(jnp.max(jnp.abs(new.v)), rounding)
+    motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, of_speeds / speed)
     if new.z is None or old.z is None:
         return motion
     return jnp.maximum(motion, jnp.max(jnp.abs(new.z - old.z)) / jnp.max(jnp.abs(new.z), initial=1.0))
