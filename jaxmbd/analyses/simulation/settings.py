@@ -81,8 +81,8 @@ class Integration(eqx.Module):
     - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`; by default 1e-2 rad
       and 1e-2 of the unit of length that suits the mechanism (a power of ten: 1 m for sizes from 0.25 to 2.5 m);
     - `engine`: what runs the motion; `solution.engine` says which did, `solution.engine_reason` why. The engines take
-      the same steps and differ by rounding. By default (`"auto"`) the virtual machine runs explicit methods and `Radau`,
-      by interpreting until compiling would pay, then by compiled code; `diffrax` runs everything else. `"native"` waits
+      the same steps and differ by rounding. By default (`"auto"`) the virtual machine runs explicit methods and
+      `Radau`, by interpreting until compiling would pay, then by compiled code; `diffrax` the others. `"native"` waits
       for the compiled code (seconds, once on a computer), which is several times faster; `"interpreter"` and
       `"diffrax"` do not use it. On an NVIDIA GPU all instances of a batch run as one kernel, which is `"native"`; by
       default diffrax's loop serves mechanisms too large for its compiler. Of a batch over several devices each runs its

@@ -226,9 +226,8 @@ class Linearized(NamedTuple):
             if of is np.real:
                 motion, rows, corner = self.E + motion, self.by_speed[d:] + rows, corner - self.shift
             forces = self.by_speed[d:].T if of is np.real else jnp.zeros((d, m), h.dtype)
-            parts.append(
-                jnp.concatenate([jnp.concatenate(pair, axis=1) for pair in ((motion, forces), (rows, jnp.diag(corner)))])
-            )
+            pairs = (motion, forces), (rows, jnp.diag(corner))
+            parts.append(jnp.concatenate([jnp.concatenate(pair, axis=1) for pair in pairs]))
         return Complex(*parts)
 
 
