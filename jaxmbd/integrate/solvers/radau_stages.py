@@ -90,8 +90,8 @@ _CONVERGED_FRACTION, _STALLED_FRACTION = 1e-2, 1e-1
 _MIN_CONVERGED, _MIN_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}
 _MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
 # Changes of speeds, in units of the rounding of the coordinates over the step, that count as none: vibrations that are
-# much faster than the step follow that rounding. With 64 a steel rod takes two thirds more steps at 1e-12.
-_ROUNDING = 256
+# much faster than the step follow that rounding. With 64, a steel rod takes two thirds more steps at 1e-12.
+_ROUNDING = {8: 256, 4: 8}
 
 
 class StageValues(eqx.Module):
@@ -417,7 +417,8 @@ def relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scal
     makes of them within the step, and of the states of parts, scaled by no less than their sizes."""
     # The start alone is no measure: all angles may be zero there.
     extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=jnp.finfo(step.q.dtype).tiny)
-    rounding = _ROUNDING * jnp.finfo(step.q.dtype).eps * extent / jnp.abs(step.h)
+    units = _ROUNDING[step.q.dtype.itemsize] * jnp.finfo(step.q.dtype).eps
+    rounding = units * extent / jnp.abs(step.h)
     of_speeds = jnp.maximum(jnp.max(jnp.abs(new.v - old.v)) - rounding, 0.0)
     speed = jnp.maximum(jnp.max(jnp.abs(new.v)), rounding)
     motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, of_speeds / speed)
