@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
@@ -15,7 +15,7 @@ from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
-from jaxmbd.arrays import Scalar, frozen, is_known
+from jaxmbd.arrays import Scalar, constant, frozen, is_known
 from jaxmbd.checks import check_flags
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
@@ -96,7 +96,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     check_state(mechanism, state, "kinematics(mechanism, ts, state)")
     ts = check_times(ts, state)
     known = throw and is_known(mechanism, state, ts)
-    if (missing := mechanism.nv - int(np.sum(~nonholonomic_rows(mechanism)))) > 0:
+    rows = _known_position_rows(frozen(mechanism)) if known else _position_rows(mechanism)
+    if (missing := mechanism.nv - int(rows)) > 0:
         if known:
             _check_drivers(*frozen((mechanism, state)))
         raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
@@ -111,6 +112,14 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
         of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
         solution = eqx.tree_at(of, solution, raise_unless_successful(of(solution), solution.result))
     return solution
+
+
+def _position_rows(mechanism: Mechanism) -> Int[Array, ""]:
+    """The number of rows that constrain positions."""
+    return constant(np.sum(~nonholonomic_rows(mechanism)))
+
+
+_known_position_rows = cached_on_disk(_position_rows)  # to count rows takes a trace of each kind of joint and driver
 
 
 @cached_on_disk
