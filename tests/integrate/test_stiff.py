@@ -302,6 +302,21 @@ def test_an_iteration_that_converges_slowly_ends_within_its_error() -> None:
     assert 0.4 * close < left < close
 
 
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_what_rests_at_zero_does_not_change(dtype: Any) -> None:
+    """Coordinates and speeds that are all zero, which XLA compares as it does denormal numbers."""
+    disc = pl.Body("disc", 1.0, 0.1)
+    rotor = pl.Mechanism([disc], [pl.Revolute("O", pl.ground.at(), disc.at())], coordinates="joint")
+    equations = mbd.Equations(jax.tree.map(lambda x: x.astype(dtype), rotor))
+    rest, h = jnp.zeros(1, dtype), jnp.asarray(0.1, dtype)
+    step = RadauStep(equations, jnp.zeros((), dtype), h, rest, rest, None, 3)
+    nodes = jnp.zeros((3, 1), dtype)
+    still = StageValues(nodes, nodes, None, jnp.zeros((3, 0), dtype))
+    assert float(jax.jit(relative_change)(step, still, still)) == 0.0
+    turned = eqx.tree_at(lambda s: s.v, still, still.v + 1e-3)
+    assert float(jax.jit(relative_change)(step, turned, still)) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("kept", [(True,) * 4, (True, False, False, True)], ids=["all rows", "an independent set"])
 def test_derivatives_of_stages_where_rows_repeat_one_another(kept: tuple[bool, ...]) -> None:
     """A pendulum on two equal pins, by the length of a step. The multipliers of rows that are left out are zero."""

@@ -415,12 +415,13 @@ def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
 def relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
     """The relative change of two iterates: of the coordinates, of the speeds, but for what rounding of the coordinates
     makes of them within the step, and of the states of parts, scaled by no less than their sizes."""
-    # The start alone is no measure: all angles may be zero there.
-    extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=jnp.finfo(step.q.dtype).tiny)
+    # The start alone is no measure: all angles may be zero there, and all speeds, for as long as nothing moves.
+    tiny = jnp.finfo(step.q.dtype).tiny
+    extent = jnp.max(jnp.abs(jnp.append(step.q, new.q)), initial=tiny)
     units = _ROUNDING[step.q.dtype.itemsize] * jnp.finfo(step.q.dtype).eps
     rounding = units * extent / jnp.abs(step.h)
     of_speeds = jnp.maximum(jnp.max(jnp.abs(new.v - old.v)) - rounding, 0.0)
-    speed = jnp.maximum(jnp.max(jnp.abs(new.v)), rounding)
+    speed = jnp.max(jnp.abs(new.v), initial=jnp.maximum(rounding, tiny))
     motion = jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, of_speeds / speed)
     if new.z is None or old.z is None:
         return motion
