@@ -30,7 +30,9 @@ def image(kernel: MotionKernel, architecture: str) -> launcher.Image:
     """In the place of machine code for a GPU, the path of a library."""
     text, uniform = kernel.source()
     identity = hashlib.sha256(text.encode()).hexdigest()
-    library = CLibrary("stand-in", (f"{RUN}_launched",), HEADERS, lambda: text + ENTRIES, identity, ("-O1",))
+    # In CUDA the size of an array is a constant.
+    options = "-O1", "-Werror=vla"
+    library = CLibrary("stand-in", (f"{RUN}_launched",), HEADERS, lambda: text + ENTRIES, identity, options)
     path = library.loaded()._name.encode() + b"\0"
     return launcher.Image(np.frombuffer(path + bytes(-len(path) % 8), np.int64), int(identity[:15], 16), uniform)
 

@@ -69,9 +69,7 @@ class Hindrance(Enum):
 
     NONE = ""
     ASKED = "for which engine='diffrax' was asked"
-    EVENTS = "with events, on a GPU"
-    IMPLICIT = "by Radau, on a GPU"
-    SWITCHING = "with switching times (of a Table or Piecewise, or given), on a GPU"
+    SEGMENT = "up to an event, a segment of one that is left to it"
     PROJECTION = "whose formulation changes the state after each step"
     PROGRESS = "with a progress bar"
     PLATFORM = "on a device that has no such engine"
@@ -102,11 +100,11 @@ def reason(engine: str, hindrance: int, operations: int) -> str:
 
 # --- GPUs --------------------------------------------------------------------------------------------------
 
-KERNEL_OPERATIONS = 12_000  # at each stage, which NVRTC compiles in about half a minute
+KERNEL_OPERATIONS = 12_000  # of all programs of a motion, which NVRTC compiles in about half a minute
 
 
 def is_kernel(operations: int) -> bool:
-    """True if a motion with so many operations at each stage is to be one kernel."""
+    """True if a motion whose programs have so many operations is to be one kernel."""
     return operations <= KERNEL_OPERATIONS
 
 

@@ -110,21 +110,6 @@ def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], r
     assert solution.engine_reason == f"diffrax's loop runs a motion {reason.split(' (')[0]}"
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"solver": "stiff"}, "by Radau, on a GPU"),
-        ({"events": [mbd.Event("up", "O.angle", above=0.5, then=mbd.LogOnly())]}, "with events, on a GPU"),
-    ],
-)
-def test_what_no_kernel_runs_is_said(settings: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_motion, "default_platform", lambda: "gpu")
-    mechanism = pendulum()
-    state = mbd.assemble(mechanism, {"O.angle": 0.7})
-    with pytest.raises(mbd.MechanismError, match=f"engine='native' cannot run a motion {reason}"):
-        mbd.simulate(mechanism, state, [0.0, 0.1], engine="native", **settings)
-
-
 def test_why_an_engine_ran_is_said_of_each_motion_of_a_batch() -> None:
     mechanism = pendulum()
     state = mbd.assemble(mechanism, {"O.angle": 0.7})

@@ -55,7 +55,7 @@ def steps_of(
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
     if the right-hand side is a program, and events whose quantities and effects are.
     """
-    found, which = _hindrance(settings, switches, formulation, event)
+    found, which = _hindrance(settings, formulation, event)
     count = 0 if switches is None else len(switches.jumps) + len(switches.kinks) + 1  # and one that is never reached
     given = settings, equations, formulation, y, ts
     steps = found if found is not choice.Hindrance.NONE else _motion_steps(*given, count)
@@ -128,30 +128,27 @@ def _motion_steps(
     if found is None:
         return choice.Hindrance.NO_PROGRAM
     is_free = settings.engine == "auto" and default_platform() == "gpu"  # to leave it to XLA
-    if is_free and not launcher.is_worthwhile(found[0].operations):
+    if is_free and not launcher.is_worthwhile(found[0].operations_of_all):
         return choice.Hindrance.LARGE
     return (*found, y)
 
 
 def _hindrance(
-    settings: SettledIntegration, switches: SwitchingTimes | None, formulation: AbstractFormulation,
-    event: dfx.Event | None,
-) -> tuple[choice.Hindrance, str]:  # fmt: skip
+    settings: SettledIntegration, formulation: AbstractFormulation, event: dfx.Event | None
+) -> tuple[choice.Hindrance, str]:
     """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side, and the class or device."""
     solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
     platform = default_platform()
     has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
     controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
     name = lambda x: type(x).__name__  # noqa: E731
-    projected, native = AbstractProjectedFormulation, AbstractClosingFormulation if platform == "cpu" else ()
     kind = choice.Hindrance
     holds = {
         kind.ASKED: (settings.engine == "diffrax", ""),
-        kind.EVENTS: (event is not None or (bool(settings.events) and platform != "cpu"), ""),
-        kind.IMPLICIT: (isinstance(solver, Radau) and platform == "gpu", ""),
-        kind.SWITCHING: (switches is not None and platform != "cpu", ""),
+        kind.SEGMENT: (event is not None, ""),
         kind.PROJECTION: (
-            isinstance(formulation, projected) and not isinstance(formulation, native),
+            isinstance(formulation, AbstractProjectedFormulation)
+            and not isinstance(formulation, AbstractClosingFormulation),
             name(formulation),
         ),
         kind.PROGRESS: (not isinstance(settings.meter, dfx.NoProgressMeter), ""),

@@ -4,32 +4,11 @@
    state, and the size of the change. By the implicit function theorem the derivative of one step at the closed coordinates is
    that of all of them (`newton_closure.py`). */
 
-/* What it works on: the slots of the program and of its derivative, what that gives, a state, and tangents or cotangents of what
-   it gives. */
+/* What it works on: the slots of the programs; a state, what the program gives, and tangents or cotangents of that. */
 typedef struct {
-  V *slots, *derivative, *result, *from, *dresult;
+  V *const *at;
+  V *from, *result, *dresult;
 } JOIN(Closing, NAME);
-
-/* How many numbers that is, with those of the derivative in a sweep, along some directions. */
-static int64_t JOIN(room_of_closing, NAME)(const Motion *m, const int sweeps, const int64_t directions) {
-  if (!CLOSES(m)) return 0;
-  return SLOTS_CLOSING(m, 0) + (sweeps ? SLOTS_CLOSING(m, 1) : 0) + STATES(m) + (1 + directions) * m->closing->results;
-}
-
-static JOIN(Closing, NAME) JOIN(closing_in, NAME)(const Motion *m, const int sweeps, V *room) {
-  JOIN(Closing, NAME) c = {room, NULL, NULL, NULL, NULL};
-  if (!CLOSES(m)) return c;
-  c.derivative = room + SLOTS_CLOSING(m, 0), c.from = c.derivative + (sweeps ? SLOTS_CLOSING(m, 1) : 0);
-  c.result = c.from + STATES(m), c.dresult = c.result + m->closing->results;
-  return c;
-}
-
-/* The same in a sweep, with the programs' constants and parameters in place. */
-static JOIN(Closing, NAME) JOIN(begin_closing, NAME)(const Motion *m, V *room, const int64_t *instances) {
-  const JOIN(Closing, NAME) c = JOIN(closing_in, NAME)(m, 1, room);
-  if (CLOSES(m)) JOIN(begin, NAME)(m->closing, c.slots, instances), JOIN(begin, NAME)(m->closing + 1, c.derivative, instances);
-  return c;
-}
 
 /* Puts the state `y` at the end `t` of a step back onto the constraints, except in lanes whose step has no length, `rests`.
    `from` becomes the state at which the derivative is taken: the closed coordinates with the speeds before. Returns 1 in lanes in
@@ -37,14 +16,14 @@ static JOIN(Closing, NAME) JOIN(begin_closing, NAME)(const Motion *m, V *room, c
 static V JOIN(close, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, V *y, const V rests,
                            const int64_t *instances) {
   if (!CLOSES(m)) return ALL(0);
-  const int64_t count = m->closing->results - 1;
+  const int64_t count = RESULTS(m, CLOSING) - 1;
   /* The root of the unit of rounding: the method converges quadratically. */
   const V tolerance = ALL(sizeof(T) == 8 ? (T)1.4901161193847656e-8 : (T)3.4526698300124393e-4);
   V done = rests, failed = {0};
   memcpy(c->from, y, (size_t)STATES(m) * sizeof(V));
   for (int k = 0; k < MOST_CLOSINGS && !JOIN(all_are, NAME)(done); k++) {
-    JOIN(slope, NAME)(m->closing, c->slots, t, c->from, instances, c->result);
-    JOIN(count, NAME)(&m->closing->call, 1);
+    SLOPE(m, CLOSING, c->at, t, c->from, instances, c->result);
+    COUNT(m, CLOSING, 1);
     const V size = c->result[count], diverges = JOIN(not, NAME)(JOIN(is_finite, NAME)(size));
     failed = JOIN(or, NAME)(failed, JOIN(and, NAME)(JOIN(not, NAME)(done), diverges));
     for (int64_t i = 0; i < count; i++) {
@@ -60,8 +39,8 @@ static V JOIN(close, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const 
 static void JOIN(tangent_closing, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, const V *dt, V *dy,
                                         const V rests, const int64_t *instances) {
   if (!CLOSES(m)) return;
-  const int64_t n = STATES(m), results = m->closing->results;
-  JOIN(tangent, NAME)(m->closing + 1, c->derivative, t, c->from, dt, dy, instances, c->result, c->dresult);
+  const int64_t n = STATES(m), results = RESULTS(m, CLOSING);
+  TANGENT(m, CLOSING_DERIVATIVE, c->at, t, c->from, dt, dy, instances, c->result, c->dresult);
   for (int64_t d = 0; d < DIRECTIONS(m); d++)
     for (int64_t i = 0; i < results - 1; i++)
       dy[d * n + i] = JOIN(select, NAME)(rests, dy[d * n + i], c->dresult[d * results + i]);
@@ -72,12 +51,12 @@ static void JOIN(tangent_closing, NAME)(const Motion *m, const JOIN(Closing, NAM
 static void JOIN(pull_closing, NAME)(const Motion *m, const JOIN(Closing, NAME) *c, const V *t, V *ybar, V *bar, V *tbar,
                                      V *bars, const V rests, const int64_t *instances) {
   if (!CLOSES(m)) return;
-  const int64_t n = STATES(m), count = m->closing->results - 1;
+  const int64_t n = STATES(m), count = RESULTS(m, CLOSING) - 1;
   const V moves = JOIN(not, NAME)(rests);
   V of_time = {0};
   for (int64_t i = 0; i < count; i++) c->dresult[i] = JOIN(select, NAME)(rests, ALL(0), ybar[i]);
   c->dresult[count] = ALL(0);
-  JOIN(pull, NAME)(m->closing + 1, c->derivative, t, c->from, c->dresult, instances, moves, bar, &of_time, bars);
+  PULL(m, CLOSING_DERIVATIVE, c->at, t, c->from, c->dresult, instances, moves, bar, &of_time, bars);
   *tbar += JOIN(select, NAME)(moves, of_time, ALL(0));
   for (int64_t i = 0; i < n; i++)
     ybar[i] = JOIN(select, NAME)(rests, ybar[i], i < count ? bar[i] : ybar[i] + bar[i]);

@@ -14,7 +14,8 @@
 /* What a run with events works on: the slots of the programs; heights and their rates at the start and the end of a step, at
    those of a part of it, and within that; a state within a step; and the result of an event. */
 typedef struct {
-  V *guard, *event, *begin, *end, *left, *right, *inside, *state, *result;
+  V *const *at;
+  V *begin, *end, *left, *right, *inside, *state, *result;
 } JOIN(Watch, NAME);
 
 /* The lowest of the heights in a lane, and in `which` the event that has it. */
@@ -50,7 +51,7 @@ static void JOIN(heights_inside, NAME)(const Motion *m, const JOIN(Watch, NAME) 
   }
   for (int64_t k = n; k < STATES(m); k++) w->state[k] = y[k];
   w->state[m->memory.time] = t;
-  JOIN(slope, NAME)(m->guard, w->guard, &t, w->state, instances, w->inside);
+  SLOPE(m, GUARD, w->at, &t, w->state, instances, w->inside);
 }
 
 /* The cubic polynomial through heights `h0`, `h1` and rates `r0`, `r1` at the ends of an interval of length 1. */
@@ -143,7 +144,10 @@ static void JOIN(look_for_events, NAME)(const Motion *m, const JOIN(Watch, NAME)
   JOIN(Interval, NAME) at[LANES];
   T theta[LANES];
   int any = 0, left[LANES];
-  EACH_LANE at[l] = (JOIN(Interval, NAME)){0, 1, wanted[l], 0, 0};
+  EACH_LANE {
+    const JOIN(Interval, NAME) whole = {0, 1, wanted[l], 0, 0};
+    at[l] = whole;
+  }
   JOIN(bracket, NAME)(m, w, at, instances, y, f, begin, h);
   EACH_LANE {
     any |= left[l] = at[l].found, theta[l] = 0;
@@ -217,8 +221,8 @@ static int JOIN(let_happen, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, J
   int any = 0;
   EACH_LANE any |= lanes[l].due && lanes[l].active, LANE_OF(t, l) = lanes[l].tprev;
   if (!any) return 0;
-  JOIN(slope, NAME)(m->event, w->event, &t, y, instances, w->result);
-  JOIN(count, NAME)(&m->event->call, 1);
+  SLOPE(m, EVENT, w->at, &t, y, instances, w->result);
+  COUNT(m, EVENT, 1);
   EACH_LANE {
     JOIN(Lane, NAME) *a = &lanes[l];
     if (!a->due || !a->active) continue;
@@ -227,8 +231,8 @@ static int JOIN(let_happen, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, J
     const int64_t row = (int64_t)LANE_OF(y[k->logged], l);
     for (int64_t i = 0; i < n; i++) LANE_OF(y[i], l) = LANE_OF(w->result[i], l);
     if (LANE_OF(y[k->logged], l) > row && row < k->room) {
-      T *mine = JOIN(row, NAME)(&m->log, batch, instances[l]) + row * k->entry;
-      for (int64_t i = 0; i < k->entry; i++) mine[i] = LANE_OF(w->result[n + i], l);
+      T *mine = JOIN(row, NAME)(&m->log, batch, instances[l]) + row * ENTRY(m);
+      for (int64_t i = 0; i < ENTRY(m); i++) mine[i] = LANE_OF(w->result[n + i], l);
     }
     a->due = LANE_OF(y[k->due], l) != NOTHING, a->fresh = 1, LANE_OF(*unknown, l) = 1;
     JOIN(plan, NAME)(a, m, instances[l], a->resumed);
@@ -243,7 +247,7 @@ static void JOIN(watch_start, NAME)(const Motion *m, const JOIN(Watch, NAME) *w,
   int any = 0;
   EACH_LANE any |= lanes[l].fresh && lanes[l].active;
   if (!any) return;
-  JOIN(slope, NAME)(m->guard, w->guard, &begin, y, instances, w->inside);
+  SLOPE(m, GUARD, w->at, &begin, y, instances, w->inside);
   EACH_LANE {
     if (!lanes[l].fresh) continue;
     lanes[l].fresh = 0;

@@ -37,8 +37,8 @@ static inline void JOIN(dense_weights, NAME)(const Tableau *q, const V theta, V 
 }
 
 /* The state `y` at the end `t` of a step, with the last components as the program of what happens after it sets them. */
-static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, const int64_t *instances) {
-  if (after) JOIN(slope, NAME)(after, z, t, y, instances, y + after->n - after->results);
+INLINE void JOIN(settle, NAME)(const Motion *m, V *const *at, const V *t, V *y, const int64_t *instances) {
+  SLOPE(m, AFTER, at, t, y, instances, y + STATES(m) - RESULTS(m, AFTER));
 }
 
 /* --- switching times -------------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l
   a->counts[ENGINE] = JOIN(engine, NAME)(&m->call);
   if (EVENTS(m)) {
     T *log = JOIN(row, NAME)(&m->log, batch, instance);
-    for (int64_t k = (int64_t)LANE_OF(y[m->memory.logged], l) * m->memory.entry; k < m->log.size; k++) log[k] = 0;
+    for (int64_t k = (int64_t)LANE_OF(y[m->memory.logged], l) * ENTRY(m); k < m->log.size; k++) log[k] = 0;
   }
   for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, instance) = (int32_t)a->counts[k];
 }
@@ -260,45 +260,39 @@ static void JOIN(enter, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l,
   LANE_OF(*rtol, l) = k[RTOL], LANE_OF(*atol, l) = k[ATOL];
 }
 
+/* The slots of each program; those of instances that wait for a lane; and how many these are. */
+#define TAKE_SLOTS(program) ROOM(at_##program, SLOTS(m, program))
+#define TAKE_WAITING(program) ROOM(waiting_##program, WAITS(last - first) * SLOTS(m, program))
+#define AT_SLOTS(program) at_##program,
+#define AT_WAITING(program) waiting_##program,
+#define COUNT_SLOTS(program) + SLOTS(m, program)
+#define ALL_SLOTS(m) (0 EACH_PROGRAM(COUNT_SLOTS))
+
+/* What the program of an event gives: the state after it, and its entry in the log. */
+#define ROOM_OF_EVENT(m) (EVENTS(m) ? STATES(m) + ENTRY(m) : 0)
+
 /* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
 static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int64_t last) {
-  const Motion *m = (const Motion *)motion, *after = NULL;
-  const Call *c = &m->call;
+  const Motion *m = (const Motion *)motion;
   const Tableau *q = &m->method;
-  const int64_t batch = c->batch;
-  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
-  const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
-  const int64_t events = EVENTS(m), guards = SLOTS_GUARD(m), acts = SLOTS_EVENT(m), all = slots + others + guards + acts;
-  const int64_t implicit = IMPLICIT(m), guesses = SLOTS_IMPLICIT(m, GUESS), linearizes = SLOTS_IMPLICIT(m, LINEARIZE);
-  const int64_t reaches = SLOTS_IMPLICIT(m, REACH), inner = guesses + linearizes + reaches;
-  const int64_t work = implicit ? n + 1 + m->unknowns.count + m->unknowns.factors : 0;
-  const int64_t found = implicit ? m->unknowns.count + UNKNOWN_SIZES + moving * s + n : 0;
-  const int64_t closes = JOIN(room_of_closing, NAME)(m, 0, 0), shuts = closes ? SLOTS(m->closing) : 0;
-  WORKSPACE(memory, closes + waits * shuts + (1 + waits) * (all + inner) + moving * s + 3 * n + (events ? 10 * events + 2 * n + m->memory.entry : 0) + work + found)
-  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * (all + inner))
-  ROOM(inside_step, inner) ROOM(working, work) ROOM(gives, found)
-  ROOM(guard, guards) ROOM(event, acts) ROOM(heights, 10 * events) ROOM(inside, events ? n : 0)
-  ROOM(result, events ? n + m->memory.entry : 0) ROOM(closed, closes) ROOM(shut, waits * shuts)
-  const JOIN(Closing, NAME) closing = JOIN(closing_in, NAME)(m, 0, closed);
-  JOIN(Slots, NAME) shutting = {m->closing, closed, shut, first};
+  const int64_t batch = m->call.batch, n = STATES(m), moving = MOVING(m), s = STAGES(m), events = EVENTS(m);
+  const int implicit = IMPLICIT(m), closes = CLOSES(m);
+  WORKSPACE(memory, (1 + WAITS(last - first)) * ALL_SLOTS(m) + moving * s + 5 * n + 10 * events + ROOM_OF_EVENT(m) + RESULTS(m, CLOSING) + ROOM_OF_WORK(m) + ROOM_OF_FOUND(m))
+  EACH_PROGRAM(TAKE_SLOTS) EACH_PROGRAM(TAKE_WAITING)
+  ROOM(f, MOVING(m) * STAGES(m)) ROOM(y, STATES(m)) ROOM(stage, STATES(m)) ROOM(next, STATES(m))
+  ROOM(heights, 10 * EVENTS(m)) ROOM(inside, EVENTS(m) ? STATES(m) : 0) ROOM(result, ROOM_OF_EVENT(m))
+  ROOM(from, CLOSES(m) ? STATES(m) : 0) ROOM(closed, RESULTS(m, CLOSING)) ROOM(work, ROOM_OF_WORK(m)) ROOM(found, ROOM_OF_FOUND(m))
+  V *const at[PROGRAMS] = {EACH_PROGRAM(AT_SLOTS)}, *const waiting[PROGRAMS] = {EACH_PROGRAM(AT_WAITING)};
   V *const at_end = heights + 2 * events, *const left = at_end + 2 * events, *const right = left + 2 * events;
-  const JOIN(Watch, NAME) watch = {guard, event, heights, at_end, left, right, right + 2 * events, inside, result};
-  JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
-  JOIN(Slots, NAME) watched = {m->guard, guard, waiting + slots + others, first};
-  JOIN(Slots, NAME) acting = {m->event, event, waiting + slots + others + guards, first};
-  const JOIN(Implicit, NAME) newton = {{inside_step, inside_step + guesses, inside_step + guesses + linearizes}, x, NULL, working, NULL, gives, NULL};
-  JOIN(Slots, NAME) in_step[] = {{m->implicit + GUESS, newton.programs[GUESS], waiting + all, first},
-                                 {m->implicit + LINEARIZE, newton.programs[LINEARIZE], waiting + all + guesses, first},
-                                 {m->implicit + REACH, newton.programs[REACH], waiting + all + guesses + linearizes, first}};
+  const JOIN(Watch, NAME) watch = {at, heights, at_end, left, right, right + 2 * events, inside, result};
+  const JOIN(Closing, NAME) closing = {at, from, closed, NULL};
+  const JOIN(Implicit, NAME) newton = {at, work, NULL, found, NULL};
+  JOIN(Slots, NAME) slots = {m, at, waiting, first};
   JOIN(Lane, NAME) lanes[LANES];
   int64_t instances[LANES], following = first + LANES, evaluations = 0, watched_steps = 0;
-  int busy[LANES], sought[LANES], any_unknown = 1;
+  int busy[LANES], sought[LANES], any_unknown = 1, settles = 0;
   V rtol, atol, unknown; /* 1 in lanes whose slope at the start of the step is not known */
-  JOIN(fill, NAME)(&mine, x, first);
-  if (m->after) JOIN(fill, NAME)(&settled, z, first);
-  if (closes) JOIN(fill, NAME)(&shutting, closed, first);
-  if (events) JOIN(fill, NAME)(&watched, guard, first), JOIN(fill, NAME)(&acting, event, first);
-  for (int k = 0; implicit && k <= REACH; k++) JOIN(fill, NAME)(&in_step[k], in_step[k].x, first);
+  JOIN(fill, NAME)(&slots, at, first);
   EACH_LANE {
     busy[l] = first + l < last, instances[l] = busy[l] ? first + l : last - 1;
     JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
@@ -314,11 +308,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         busy[l] = following < last;
         if (!busy[l]) break;
         instances[l] = following++;
-        JOIN(admit, NAME)(&mine, l, instances[l]);
-        if (m->after) JOIN(admit, NAME)(&settled, l, instances[l]);
-        if (closes) JOIN(admit, NAME)(&shutting, l, instances[l]);
-        if (events) JOIN(admit, NAME)(&watched, l, instances[l]), JOIN(admit, NAME)(&acting, l, instances[l]);
-        for (int k = 0; implicit && k <= REACH; k++) JOIN(admit, NAME)(&in_step[k], l, instances[l]);
+        JOIN(admit, NAME)(&slots, l, instances[l]);
         JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
         any_unknown = 1, LANE_OF(unknown, l) = 1;
       }
@@ -333,19 +323,19 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     }
     if (events) JOIN(watch_start, NAME)(m, &watch, lanes, instances, y, begin);
     const V h = end - begin;
-    if (any_unknown) after = JOIN(after, NAME)(m, instances);
+    if (any_unknown) settles = JOIN(settles, NAME)(m, instances);
     for (int64_t k = moving; k < n; k++) stage[k] = y[k];
     if (implicit) failed = JOIN(implicit_step, NAME)(m, &newton, begin, end, y, f, next, instances);
     ROLLED for (int64_t i = implicit ? s : any_unknown ? 0 : 1; i < s; i++) {
       for (int64_t k = 0; k < moving; k++)
         stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, moving), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
-      JOIN(slope, NAME)(m, x, &t, stage, instances, i ? f + i * moving : next);
+      SLOPE(m, RATE, at, &t, stage, instances, i ? f + i * moving : next);
       for (int64_t k = 0; !i && k < moving; k++) f[k] = JOIN(select, NAME)(unknown, next[k], f[k]);
       evaluations++;
     }
-    if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
-    if (watched_steps > OFTEN) JOIN(count, NAME)(&m->guard->call, watched_steps), watched_steps = 0;
+    if (evaluations > OFTEN) COUNT(m, RATE, evaluations), evaluations = 0;
+    if (watched_steps > OFTEN) COUNT(m, GUARD, watched_steps), watched_steps = 0;
     for (int64_t k = 0; k < n && !implicit; k++)
       next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, moving), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
@@ -355,11 +345,12 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     error = JOIN(select, NAME)(failed, ALL(INFINITY), error);
     for (int64_t k = 0; (implicit || closes) && !m->adaptive && k < moving; k++)
       next[k] = JOIN(select, NAME)(failed, ALL(NAN), next[k]);
-    JOIN(settle, NAME)(after, z, &end, next, instances);
+    if (settles) JOIN(settle, NAME)(m, at, &end, next, instances);
     if (events) {
       int wanted[LANES];
       next[m->memory.time] = end;
-      JOIN(slope, NAME)(m->guard, guard, &end, next, instances, watch.end), watched_steps++;
+      SLOPE(m, GUARD, at, &end, next, instances, watch.end);
+      watched_steps++;
       blind = JOIN(and, NAME)(JOIN(unknown_heights, NAME)(m, watch.end, unseen), JOIN(is_finite, NAME)(error));
       for (int64_t k = 0; k < moving; k++) blind = JOIN(and, NAME)(blind, JOIN(is_finite, NAME)(next[k]));
       failed = JOIN(or, NAME)(failed, blind), error = JOIN(select, NAME)(blind, ALL(INFINITY), error);
@@ -396,8 +387,8 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       any_unknown = 1, LANE_OF(unknown, l) = 1, lanes[l].fresh = events > 0;
     }
   }
-  JOIN(count, NAME)(c, evaluations);
-  if (events) JOIN(count, NAME)(&m->guard->call, watched_steps);
+  COUNT(m, RATE, evaluations);
+  if (events) COUNT(m, GUARD, watched_steps);
   RELEASE(memory)
   return 1;
 }

@@ -1,4 +1,4 @@
-/* The slots of a motion's program in the virtual machine: what is put into them and taken from them. Straight-line code of
+/* The slots of a motion's programs in the virtual machine: what is put into them and taken from them. Straight-line code of
    a whole motion has functions of its own in their place (`erk_kernel.py`). */
 
 /* Loads constants and inputs of the program, and runs what depends on the parameters alone, once for all stages. */
@@ -63,50 +63,58 @@ static inline void JOIN(pull, NAME)(const Motion *m, V *z, const V *t, const V *
 
 /* Stores the cotangents of the parameters of an instance in a lane. */
 static inline void JOIN(deliver, NAME)(const Motion *m, const V *bars, const int64_t l, const int64_t instance) {
-  for (int64_t k = 0; k < m->call.program->outputs; k++) {
-    const Array *a = &m->bars[k];
+  for (int64_t k = 0; k < m[DERIVATIVE].call.program->outputs; k++) {
+    const Array *a = &m[DERIVATIVE].bars[k];
     T *own = (T *)a->data + (a->varies ? a->size * instance : 0);
     for (int64_t e = 0; e < a->size; e++) own[e] = LANE_OF(*bars, l), bars++;
   }
 }
 
-/* What happens after a step; NULL if nothing does in any lane. */
-static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t *instances) {
-  if (!m->after || m->after->condition < 0) return m->after;
-  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, instances[l]) != 0) return m->after;
-  return NULL;
+/* True if something happens after a step in any lane. */
+static int JOIN(settles, NAME)(const Motion *m, const int64_t *instances) {
+  const Motion *after = m + AFTER;
+  if (!HAS(m, AFTER) || after->condition < 0) return HAS(m, AFTER);
+  EACH_LANE if (*JOIN(of, NAME)(&after->call, after->condition, instances[l]) != 0) return 1;
+  return 0;
+}
+
+static void JOIN(begin_all, NAME)(const Motion *m, V *const *at, const int64_t *instances) {
+  for (int k = 0; k < PROGRAMS; k++)
+    if (HAS(m, k)) JOIN(begin, NAME)(m + k, at[k], instances);
 }
 
 /* --- instances that take their turns in the lanes --------------------------------------------------------- */
 
-/* The slots of a program in its lanes, `x`; and as they are after the uniform prefix, which is run for LANES instances
+/* The slots of the programs in their lanes; and as they are after the uniform prefix, which is run for LANES instances
    together, those of the instances from `first` on, which wait for a lane. */
 typedef struct {
   const Motion *m;
-  V *x, *waiting;
+  V *const *at, *const *waiting;
   int64_t first;
 } JOIN(Slots, NAME);
 
-static void JOIN(fill, NAME)(JOIN(Slots, NAME) *s, V *x, const int64_t first) {
+static void JOIN(fill, NAME)(JOIN(Slots, NAME) *s, V *const *at, const int64_t first) {
   int64_t instances[LANES];
   EACH_LANE instances[l] = first + l;
-  JOIN(begin, NAME)(s->m, x, instances);
+  JOIN(begin_all, NAME)(s->m, at, instances);
   s->first = first;
 }
 
 /* A lane takes an instance, the next one of those that wait. */
 static void JOIN(admit, NAME)(JOIN(Slots, NAME) *s, const int lane, const int64_t instance) {
-  const Call *c = &s->m->call;
-  const Program *p = c->program;
-  if (instance == s->first + LANES && p->carries) JOIN(fill, NAME)(s, s->waiting, instance);
-  for (int64_t k = 0; k < p->carries; k++) {
-    const int32_t slot = p->uniform_live_out[k];
-    LANE_OF(s->x[slot], lane) = LANE_OF(s->waiting[slot], instance - s->first);
-  }
-  for (int64_t k = p->uniform_inputs; k < p->inputs; k++) {
-    if (c->sizes[k] == p->input_sizes[k]) continue;
-    const T *mine = JOIN(of, NAME)(c, k, instance);
-    MOVES(e, p->loads, p->input_ends, k) LANE_OF(s->x[e[1]], lane) = mine[e[0]];
+  if (instance == s->first + LANES) JOIN(fill, NAME)(s, s->waiting, instance);
+  for (int n = 0; n < PROGRAMS; n++) {
+    const Call *c = &s->m[n].call;
+    const Program *p = c->program;
+    if (!HAS(s->m, n)) continue;
+    for (int64_t k = 0; k < p->carries; k++) {
+      const int32_t slot = p->uniform_live_out[k];
+      LANE_OF(s->at[n][slot], lane) = LANE_OF(s->waiting[n][slot], instance - s->first);
+    }
+    for (int64_t k = p->uniform_inputs; k < p->inputs; k++) {
+      if (c->sizes[k] == p->input_sizes[k]) continue;
+      const T *mine = JOIN(of, NAME)(c, k, instance);
+      MOVES(e, p->loads, p->input_ends, k) LANE_OF(s->at[n][e[1]], lane) = mine[e[0]];
+    }
   }
 }
-

@@ -126,7 +126,7 @@ static int JOIN(goes_on, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, cons
 }
 
 /* The slopes of a step and their tangents. */
-static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, NAME) *e, const JOIN(Tangents, NAME) *g,
+static void JOIN(tangent_stages, NAME)(const Motion *m, V *const *at, const JOIN(Step, NAME) *e, const JOIN(Tangents, NAME) *g,
                                        const int goes_on, const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * moving;
@@ -148,7 +148,7 @@ static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, N
     }
     JOIN(combine_into, NAME)(m, g->dstage, e->h, q->a + j * s, j, g->df);
     const V t = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h;
-    JOIN(tangent, NAME)(m, x, &t, g->stage, g->dt, g->dstage, instances, g->f + j * moving, g->df + j * all);
+    TANGENT(m, DERIVATIVE, at, &t, g->stage, g->dt, g->dstage, instances, g->f + j * moving, g->df + j * all);
   }
 }
 
@@ -189,11 +189,11 @@ static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *
 }
 
 /* What an event does to the tangents: in the lanes in which entry `i` is one, those of the state after it, and of its row in
-   the log. `z`: the slots of its program; `result`, `dresult`: room for what it gives. */
-static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *z, V *y, V *dy,
-                                      V *dt, V *result, V *dresult, const int64_t *instances, const int64_t valid) {
+   the log. `result`, `dresult`: room for what it gives. */
+static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *const *at,
+                                      V *y, V *dy, V *dt, V *result, V *dresult, const int64_t *instances, const int64_t valid) {
   const Memory *k = &m->memory;
-  const int64_t n = STATES(m), all = n + k->entry, directions = DIRECTIONS(m);
+  const int64_t n = STATES(m), entry = ENTRY(m), all = n + entry, directions = DIRECTIONS(m);
   int any = 0;
   EACH_LANE {
     if (!JOIN(is_event, NAME)(m, a, l, e->i)) continue;
@@ -201,7 +201,7 @@ static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *
   }
   if (!any) return;
   for (int64_t d = 0; d < directions; d++) dt[d] = dy[d * n + k->time];
-  JOIN(tangent, NAME)(m->event, z, &e->t, y, dt, dy, instances, result, dresult);
+  TANGENT(m, EVENT_DERIVATIVE, at, &e->t, y, dt, dy, instances, result, dresult);
   for (int64_t l = 0; l < LANES; l++) {
     if (!JOIN(is_event, NAME)(m, a, l, e->i)) continue;
     const int64_t row = (int64_t)LANE_OF(y[k->logged], l);
@@ -210,8 +210,8 @@ static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *
     for (int64_t i = 0; i < n; i++) LANE_OF(y[i], l) = LANE_OF(result[i], l);
     for (int64_t d = 0; d < directions; d++) {
       for (int64_t i = 0; i < n; i++) LANE_OF(dy[d * n + i], l) = LANE_OF(dresult[d * all + i], l);
-      for (int64_t i = 0; logs && i < k->entry; i++)
-        mine[(d * k->room + row) * k->entry + i] = LANE_OF(dresult[d * all + n + i], l);
+      for (int64_t i = 0; logs && i < entry; i++)
+        mine[(d * k->room + row) * entry + i] = LANE_OF(dresult[d * all + n + i], l);
     }
   }
 }
@@ -220,25 +220,27 @@ static void JOIN(tangent_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *
    directions: the program gives slopes and their tangents, and the accepted steps are those of the run. */
 static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
-  const int64_t moving = MOVING(m), directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
-  const int64_t acts = SLOTS_EVENT(m), result = EVENTS(m) ? n + m->memory.entry : 0, implicit = IMPLICIT(m);
-  const int64_t inner = JOIN(room_of_implicit, NAME)(m), closes = JOIN(room_of_closing, NAME)(m, 1, directions);
-  WORKSPACE(memory, closes + inner + slots + others + acts + moving * (1 + directions) * s + (n + all) * 2 + moving + 3 * directions + (1 + directions) * result)
-  ROOM(x, slots) ROOM(z, others) ROOM(f, moving * s) ROOM(df, directions * moving * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
-  ROOM(slope, moving) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
-  ROOM(event, acts) ROOM(jump, result) ROOM(djump, directions * result) ROOM(in_step, inner) ROOM(closed, closes)
-  const JOIN(Closing, NAME) closing = JOIN(begin_closing, NAME)(m, closed, instances);
-  const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
+  const int64_t n = STATES(m), s = STAGES(m), moving = MOVING(m), directions = DIRECTIONS(m), all = directions * n;
+  const int64_t batch = m->call.batch, times = m->ts.size;
+  const int implicit = IMPLICIT(m), settles = JOIN(settles, NAME)(m, instances);
+  WORKSPACE(memory, ALL_SLOTS(m) + (1 + directions) * (moving * s + 2 * n + ROOM_OF_EVENT(m) + RESULTS(m, CLOSING) + ROOM_OF_WORK(m) + ROOM_OF_FOUND(m)) + moving + 3 * directions + n)
+  EACH_PROGRAM(TAKE_SLOTS)
+  ROOM(f, MOVING(m) * STAGES(m)) ROOM(df, DIRECTIONS(m) * MOVING(m) * STAGES(m)) ROOM(y, STATES(m)) ROOM(dy, DIRECTIONS(m) * STATES(m))
+  ROOM(stage, STATES(m)) ROOM(dstage, DIRECTIONS(m) * STATES(m)) ROOM(slope, MOVING(m))
+  ROOM(dt0, DIRECTIONS(m)) ROOM(dh, DIRECTIONS(m)) ROOM(dt, DIRECTIONS(m))
+  ROOM(jump, ROOM_OF_EVENT(m)) ROOM(djump, DIRECTIONS(m) * ROOM_OF_EVENT(m))
+  ROOM(from, CLOSES(m) ? STATES(m) : 0) ROOM(closed, RESULTS(m, CLOSING)) ROOM(dclosed, DIRECTIONS(m) * RESULTS(m, CLOSING))
+  ROOM(work, ROOM_OF_WORK(m)) ROOM(dwork, DIRECTIONS(m) * ROOM_OF_WORK(m))
+  ROOM(found, ROOM_OF_FOUND(m)) ROOM(dfound, DIRECTIONS(m) * ROOM_OF_FOUND(m))
+  V *const at[PROGRAMS] = {EACH_PROGRAM(AT_SLOTS)};
+  const JOIN(Closing, NAME) closing = {at, from, closed, dclosed};
+  const JOIN(Implicit, NAME) newton = {at, work, dwork, found, dfound};
   const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
   int64_t next[LANES];
   EACH_LANE next[l] = 0;
-  JOIN(begin, NAME)(m, x, instances);
-  const Motion *after = JOIN(after, NAME)(m, instances);
-  if (after) JOIN(begin, NAME)(after, z, instances);
-  if (EVENTS(m)) JOIN(begin, NAME)(m->event, event, instances);
+  JOIN(begin_all, NAME)(m, at, instances);
   for (int64_t l = 0; EVENTS(m) && l < valid; l++)
     memset(JOIN(row, NAME)(&m->log, batch, instances[l]), 0, (size_t)m->log.size * sizeof(T));
   JOIN(gather_lanes, NAME)(m, &m->y0, instances, y);
@@ -252,7 +254,7 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
       JOIN(implicit_step, NAME)(m, &newton, e.t, e.end, y, f, stage, instances);
       JOIN(tangent_implicit, NAME)(m, &newton, e.t, e.h, dstage, dt0, dh, df, instances);
     } else {
-      JOIN(tangent_stages, NAME)(m, x, &e, &g, JOIN(goes_on, NAME)(m, &a, instances, i), instances);
+      JOIN(tangent_stages, NAME)(m, at, &e, &g, JOIN(goes_on, NAME)(m, &a, instances, i), instances);
     }
     JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
     if (implicit) memcpy(y, stage, (size_t)n * sizeof(V)), memcpy(dy, dstage, (size_t)all * sizeof(V));
@@ -272,9 +274,9 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
         if (!e.active[l] || JOIN(is_event, NAME)(m, &a, l, i)) continue;
         for (int64_t d = 0; d < directions; d++) LANE_OF(dy[d * n + m->memory.time], l) = LANE_OF(dt0[d], l) + LANE_OF(dh[d], l);
       }
-      JOIN(tangent_event, NAME)(m, &a, &e, event, y, dy, dt, jump, djump, instances, valid);
+      JOIN(tangent_event, NAME)(m, &a, &e, at, y, dy, dt, jump, djump, instances, valid);
     }
-    JOIN(settle, NAME)(after, z, &e.end, y, instances);
+    if (settles) JOIN(settle, NAME)(m, at, &e.end, y, instances);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]), *dys = JOIN(row, NAME)(&m->ys, batch, instances[l]);
@@ -282,44 +284,51 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
     for (int64_t d = 0; d < directions; d++)
       for (int64_t k = moving * next[l]; k < times * moving; k++) dys[d * times * moving + k] = 0;
   }
-  if (!implicit) JOIN(count, NAME)(&m->call, s * a.steps);
+  if (!implicit) COUNT(m, DERIVATIVE, s * a.steps);
   RELEASE(memory)
   return 1;
 }
 
 /* --- cotangents ------------------------------------------------------------------------------------------- */
 
+/* What takes steps again: the slots of the programs, and what puts their ends back onto the constraints. */
+typedef struct {
+  V *const *at;
+  JOIN(Closing, NAME) closing;
+  JOIN(Implicit, NAME) newton;
+  int settles;
+} JOIN(Again, NAME);
+
 /* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing,
-                             const Motion *after, V *u, const V t, const V end, const V *y, V *stage, V *f, V *next,
-                             const int64_t *instances) {
+static void JOIN(step, NAME)(const Motion *m, const JOIN(Again, NAME) *g, const V t, const V end, const V *y, V *stage, V *f,
+                             V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), implicit = IMPLICIT(m);
   const V h = end - t;
-  if (implicit) JOIN(implicit_step, NAME)(m, newton, t, end, y, f, next, instances);
+  if (implicit) JOIN(implicit_step, NAME)(m, &g->newton, t, end, y, f, next, instances);
   ROLLED for (int64_t j = implicit ? s : 0; j < s; j++) {
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
     for (int64_t k = 0; k < moving; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, moving);
     for (int64_t k = moving; k < n; k++) stage[j * n + k] = y[k];
-    JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * moving);
+    SLOPE(m, RATE, g->at, &at, stage + j * n, instances, f + j * moving);
   }
   for (int64_t k = 0; k < moving && !implicit; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, moving);
   for (int64_t k = moving; k < n && !implicit; k++) next[k] = y[k];
-  JOIN(close, NAME)(m, closing, &end, next, JOIN(eq, NAME)(h, ALL(0)), instances);
+  JOIN(close, NAME)(m, &g->closing, &end, next, JOIN(eq, NAME)(h, ALL(0)), instances);
   if (EVENTS(m)) next[m->memory.time] = end;
-  JOIN(settle, NAME)(after, u, &end, next, instances);
+  if (g->settles) JOIN(settle, NAME)(m, g->at, &end, next, instances);
 }
 
 /* The state after an event, in the lanes with one at entry `i` of their own; `next`: the state before it, where `y` is. */
-static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted, V *v,
-                                     const V t, V *y, V *result, V *next, const int64_t *instances) {
+static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted,
+                                     V *const *at, const V t, V *y, V *result, V *next, const int64_t *instances) {
   int any = 0;
   EACH_LANE {
     if (!wanted[l] || !JOIN(is_event, NAME)(m, a, l, i[l])) continue;
     any = 1, LANE_OF(y[m->memory.due], l) = a->kinds[l][i[l]];
   }
   if (!any) return;
-  JOIN(slope, NAME)(m->event, v, &t, y, instances, result);
+  SLOPE(m, EVENT, at, &t, y, instances, result);
   EACH_LANE {
     if (!wanted[l] || !JOIN(is_event, NAME)(m, a, l, i[l])) continue;
     for (int64_t k = 0; k < STATES(m); k++) LANE_OF(next[k], l) = LANE_OF(result[k], l);
@@ -328,10 +337,8 @@ static void JOIN(repeat_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a
 
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
-static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x,
-                                const JOIN(Implicit, NAME) *newton, const JOIN(Closing, NAME) *closing, const Motion *after,
-                                V *u, V *v, V *result, V *stage, V *f, V *next, V *between, V *y,
-                                const int64_t *instances) {
+static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, const JOIN(Again, NAME) *g,
+                                V *result, V *stage, V *f, V *next, V *between, V *y, const int64_t *instances) {
   const int64_t n = STATES(m);
   int64_t step[LANES];
   int fresh[LANES], any = 0;
@@ -349,8 +356,8 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     if (!any) break;
     V t, end;
     JOIN(ends, NAME)(m, a, instances, step, fresh, &t, &end);
-    JOIN(step, NAME)(m, x, newton, closing, after, u, t, end, between + n * j, stage, f, next, instances);
-    if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, v, t, between + n * j, result, next, instances);
+    JOIN(step, NAME)(m, g, t, end, between + n * j, stage, f, next, instances);
+    if (EVENTS(m)) JOIN(repeat_event, NAME)(m, a, step, fresh, g->at, t, between + n * j, result, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
     EACH_LANE step[l] += fresh[l];
   }
@@ -367,7 +374,6 @@ typedef struct {
 /* Adds the cotangents of the states saved within a step, one saved time of each lane after another. */
 static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g,
                                    const int64_t *instances, const int64_t valid) {
-  const Motion *pull = m + 1;
   const int64_t n = MOVING(m), s = STAGES(m), batch = m->call.batch;
   for (;;) {
     V w[STAGES(m)], dw[STAGES(m)], theta = {0}, moved = {0};
@@ -388,16 +394,16 @@ static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const 
       for (int64_t k = 0; k < n; k++) product += g->bar[k] * g->f[j * n + k], g->fbar[j * n + k] += e->h * w[j] * g->bar[k];
       g->hbar += (w[j] - theta * dw[j]) * product, moved += dw[j] * product;
     }
-    for (int64_t l = 0; pull->dts.data && l < valid; l++)
-      if (due[l] >= 0) JOIN(row, NAME)(&pull->dts, batch, instances[l])[due[l]] += LANE_OF(moved, l);
+    for (int64_t l = 0; m->dts.data && l < valid; l++)
+      if (due[l] >= 0) JOIN(row, NAME)(&m->dts, batch, instances[l])[due[l]] += LANE_OF(moved, l);
     g->startbar -= moved;
     for (int64_t k = 0; k < n; k++) g->ybar[k] += g->bar[k];
   }
 }
 
-/* Pulls the cotangents of the slopes of a step back, from the last stage to the first one. `z`: the slots of the program
-   that does so; `bars`: the cotangents of parameters. */
-static void JOIN(pull_stages, NAME)(const Motion *m, V *z, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g, V *bars,
+/* Pulls the cotangents of the slopes of a step back, from the last stage to the first one. `bars`: the cotangents of
+   parameters. */
+static void JOIN(pull_stages, NAME)(const Motion *m, V *const *at, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g, V *bars,
                                     const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m);
@@ -408,8 +414,8 @@ static void JOIN(pull_stages, NAME)(const Motion *m, V *z, const JOIN(Step, NAME
     int any = 0;
     EACH_LANE any |= LANE_OF(on, l) != 0;
     if (!any) continue;
-    V at = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h, tbar = {0};
-    JOIN(pull, NAME)(m + 1, z, &at, g->stage + j * n, fbar + j * moving, instances, on, bar, &tbar, bars);
+    V t = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h, tbar = {0};
+    PULL(m, DERIVATIVE, at, &t, g->stage + j * n, fbar + j * moving, instances, on, bar, &tbar, bars);
     tbar = JOIN(select, NAME)(on, tbar, ALL(0));
     g->startbar += tbar, g->hbar += ALL(q->c[j]) * tbar;
     for (int64_t k = 0; k < n; k++) bar[k] = JOIN(select, NAME)(on, bar[k], ALL(0)), g->ybar[k] += bar[k];
@@ -423,16 +429,15 @@ static void JOIN(pull_stages, NAME)(const Motion *m, V *z, const JOIN(Step, NAME
 /* Adds the cotangents of a step's ends to those of the times of the run (`move_ends`). */
 static void JOIN(pull_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
                                   const JOIN(Cotangents, NAME) *g, const int64_t *instances, const int64_t valid) {
-  const Motion *pull = m + 1;
   const int64_t batch = m->call.batch;
   for (int64_t l = 0; l < valid; l++) {
     if (!e->active[l]) continue;
-    T *first = JOIN(row, NAME)(&pull->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&pull->dt1, batch, instances[l]);
+    T *first = JOIN(row, NAME)(&m->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
     const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]), startbar = LANE_OF(g->startbar, l) - LANE_OF(g->hbar, l);
     const int is_last = e->i == a->accepted[l] - 1 || EVENTS(m), is_event = JOIN(is_event, NAME)(m, a, l, e->i);
     if (is_event) continue;
     const T endbar = LANE_OF(g->hbar, l) + (EVENTS(m) ? LANE_OF(g->ybar[m->memory.time], l) : 0);
-    T *switches = m->switches.size ? JOIN(row, NAME)(&pull->dswitches, batch, instances[l]) : NULL;
+    T *switches = m->switches.size ? JOIN(row, NAME)(&m->dswitches, batch, instances[l]) : NULL;
     const int64_t starts = JOIN(switch_at, NAME)(m, instances[l], a->starts[l][e->i]);
     const int64_t ends = JOIN(switch_at, NAME)(m, instances[l], a->ends[l][e->i]);
     if (starts >= 0 && !EVENTS(m)) switches[starts] += startbar;
@@ -444,12 +449,11 @@ static void JOIN(pull_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, c
 }
 
 /* What an event does to the cotangents, in the lanes in which entry `i` is one: `ybar` becomes that of the state before it,
-   and `bars` receive those of parameters. `z`: the slots of the program that pulls back; `result`: room for the cotangent of
-   what an event gives. */
-static void JOIN(pull_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *z, V *v, V *y,
+   and `bars` receive those of parameters. `result`: room for the cotangent of what an event gives. */
+static void JOIN(pull_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, V *const *at, V *y,
                                    V *result, JOIN(Cotangents, NAME) *g, V *bars, const int64_t *instances) {
   const Memory *k = &m->memory;
-  const int64_t n = STATES(m);
+  const int64_t n = STATES(m), entry = ENTRY(m);
   V on = {0}, tbar = {0};
   int any = 0;
   EACH_LANE {
@@ -457,58 +461,57 @@ static void JOIN(pull_event, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, 
     any = 1, LANE_OF(on, l) = 1, LANE_OF(y[k->due], l) = a->kinds[l][e->i];
   }
   if (!any) return;
-  JOIN(slope, NAME)(m->event, v, &e->t, y, instances, result);
+  SLOPE(m, EVENT, at, &e->t, y, instances, result);
   EACH_LANE {
     const int64_t row = (int64_t)LANE_OF(y[k->logged], l);
     const int is_event = LANE_OF(on, l) != 0, logs = is_event && LANE_OF(result[k->logged], l) > row && row < k->room;
-    const T *mine = JOIN(row, NAME)(&m->dlog, m->call.batch, instances[l]) + row * k->entry;
+    const T *mine = JOIN(row, NAME)(&m->dlog, m->call.batch, instances[l]) + row * entry;
     for (int64_t i = 0; i < n; i++) LANE_OF(result[i], l) = is_event ? LANE_OF(g->ybar[i], l) : 0;
-    for (int64_t i = 0; i < k->entry; i++) LANE_OF(result[n + i], l) = logs ? mine[i] : 0;
+    for (int64_t i = 0; i < entry; i++) LANE_OF(result[n + i], l) = logs ? mine[i] : 0;
   }
-  JOIN(pull, NAME)(m->event + 1, z, &e->t, y, result, instances, on, g->bar, &tbar, bars);
+  PULL(m, EVENT_DERIVATIVE, at, &e->t, y, result, instances, on, g->bar, &tbar, bars);
   g->bar[k->time] += tbar;
   for (int64_t i = 0; i < n; i++) g->ybar[i] = JOIN(select, NAME)(on, g->bar[i], g->ybar[i]);
 }
 
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
-   backward over the accepted steps. `m` evaluates slopes; the motion beside it, which is the same one, pulls a cotangent of
+   backward over the accepted steps. The derivative pulls a cotangent of
    the slope back to the parameters, to the time if there are cotangents of times, and to the state. */
 static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
-  const Motion *pull = m + 1;
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), batch = m->call.batch, timed = pull->dts.data != NULL;
+  const int64_t n = STATES(m), moving = MOVING(m), s = STAGES(m), batch = m->call.batch, parameters = PARAMETERS(m);
+  const int implicit = IMPLICIT(m), timed = m->dts.data != NULL;
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
-  const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
-  const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
-  const int64_t acts = SLOTS_EVENT(m), pulls = EVENTS(m) ? SLOTS(m->event + 1) : 0, given = EVENTS(m) ? n + m->memory.entry : 0;
-  const int64_t implicit = IMPLICIT(m), inner = JOIN(room_of_implicit, NAME)(m), closes = JOIN(room_of_closing, NAME)(m, 1, 1);
-  WORKSPACE(memory, closes + inner + slots + pulled + others + acts + pulls + given + 2 * moving * s + n * (s + 4 + most) + parameters)
-  ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, moving * s) ROOM(fbar, moving * s) ROOM(stage, n * s)
-  ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
-  ROOM(event, acts) ROOM(event_pull, pulls) ROOM(result, given) ROOM(in_step, inner) ROOM(closed, closes)
-  const JOIN(Closing, NAME) closing = JOIN(begin_closing, NAME)(m, closed, instances);
+  const int64_t most = LONGEST_STRIDE(a);
+  WORKSPACE(memory, ALL_SLOTS(m) + 2 * moving * s + n * (s + 5 + most) + parameters + ROOM_OF_EVENT(m) + 2 * (RESULTS(m, CLOSING) + ROOM_OF_WORK(m) + ROOM_OF_FOUND(m)))
+  EACH_PROGRAM(TAKE_SLOTS)
+  ROOM(f, MOVING(m) * STAGES(m)) ROOM(fbar, MOVING(m) * STAGES(m)) ROOM(stage, STATES(m) * STAGES(m))
+  ROOM(ybar, STATES(m)) ROOM(next, STATES(m)) ROOM(bar, STATES(m)) ROOM(y, STATES(m)) ROOM(between, STATES(m) * LONGEST_STRIDE(a))
+  ROOM(bars, PARAMETERS(m)) ROOM(result, ROOM_OF_EVENT(m))
+  ROOM(from, CLOSES(m) ? STATES(m) : 0) ROOM(closed, RESULTS(m, CLOSING)) ROOM(closed_bar, RESULTS(m, CLOSING))
+  ROOM(work, ROOM_OF_WORK(m)) ROOM(work_bar, ROOM_OF_WORK(m)) ROOM(found, ROOM_OF_FOUND(m)) ROOM(found_bar, ROOM_OF_FOUND(m))
+  V *const at[PROGRAMS] = {EACH_PROGRAM(AT_SLOTS)};
+  const JOIN(Again, NAME) again = {at, {at, from, closed, closed_bar}, {at, work, work_bar, found, found_bar}, JOIN(settles, NAME)(m, instances)};
+  JOIN(Again, NAME) inside = again; /* the last components of the state are those at the start of the step */
+  inside.settles = 0;
   memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
-  JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
-  const JOIN(Implicit, NAME) newton = JOIN(begin_implicit, NAME)(m, x, in_step, instances);
-  const Motion *after = JOIN(after, NAME)(m, instances);
-  if (after) JOIN(begin, NAME)(after, u, instances);
-  if (EVENTS(m)) JOIN(begin, NAME)(m->event, event, instances), JOIN(begin, NAME)(m->event + 1, event_pull, instances);
+  JOIN(begin_all, NAME)(m, at, instances);
   JOIN(gather_lanes, NAME)(m, &m->dy0, instances, ybar);
   for (int64_t l = 0; timed && l < valid; l++) {
-    memset(JOIN(row, NAME)(&pull->dts, batch, instances[l]), 0, (size_t)m->ts.size * sizeof(T));
-    *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) = *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) = 0;
+    memset(JOIN(row, NAME)(&m->dts, batch, instances[l]), 0, (size_t)m->ts.size * sizeof(T));
+    *JOIN(row, NAME)(&m->dt0, batch, instances[l]) = *JOIN(row, NAME)(&m->dt1, batch, instances[l]) = 0;
     if (m->switches.size)
-      memset(JOIN(row, NAME)(&pull->dswitches, batch, instances[l]), 0, (size_t)m->switches.size * sizeof(T));
+      memset(JOIN(row, NAME)(&m->dswitches, batch, instances[l]), 0, (size_t)m->switches.size * sizeof(T));
   }
   for (int64_t i = a.steps - 1; i >= 0; i--) {
     const JOIN(Step, NAME) e = JOIN(common_step, NAME)(m, &a, instances, i);
     JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
-    JOIN(restore, NAME)(m, &a, i, x, &newton, &closing, after, u, event, result, stage, f, next, between, y, instances);
-    if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, event_pull, event, y, result, &g, bars, instances);
-    JOIN(step, NAME)(m, x, &newton, &closing, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
+    JOIN(restore, NAME)(m, &a, i, &again, result, stage, f, next, between, y, instances);
+    if (EVENTS(m)) JOIN(pull_event, NAME)(m, &a, &e, at, y, result, &g, bars, instances);
+    JOIN(step, NAME)(m, &inside, e.t, e.end, y, stage, f, next, instances);
     V endbar = {0};
-    JOIN(pull_closing, NAME)(m, &closing, &e.end, ybar, bar, &endbar, bars, JOIN(eq, NAME)(e.h, ALL(0)), instances);
+    JOIN(pull_closing, NAME)(m, &again.closing, &e.end, ybar, bar, &endbar, bars, JOIN(eq, NAME)(e.h, ALL(0)), instances);
     g.startbar += endbar, g.hbar += endbar;
     if (implicit) { /* the end of the step is no sum of the start and of slopes */
       const V rests = JOIN(eq, NAME)(e.h, ALL(0));
@@ -519,16 +522,16 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
       for (int64_t k = 0; k < moving; k++) fbar[j * moving + k] = ALL(q->b[j]) * e.h * ybar[k];
     for (int64_t k = 0; k < moving && !implicit; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, moving);
     JOIN(pull_saved, NAME)(m, &a, &e, &g, instances, valid);
-    if (implicit) JOIN(pull_implicit, NAME)(m, &newton, e.t, e.h, fbar, next, ybar, &g.startbar, &g.hbar, bars, instances);
-    else JOIN(pull_stages, NAME)(m, z, &e, &g, bars, instances);
+    if (implicit) JOIN(pull_implicit, NAME)(m, &again.newton, e.t, e.h, fbar, next, ybar, &g.startbar, &g.hbar, bars, instances);
+    else JOIN(pull_stages, NAME)(m, at, &e, &g, bars, instances);
     if (timed) JOIN(pull_ends, NAME)(m, &a, &e, &g, instances, valid);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]);
     for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(ybar[k], l);
-    JOIN(deliver, NAME)(pull, bars, l, instances[l]);
+    JOIN(deliver, NAME)(m, bars, l, instances[l]);
   }
-  if (!implicit) JOIN(count, NAME)(&m->call, 2 * s * a.steps), JOIN(count, NAME)(&pull->call, s * a.steps);
+  if (!implicit) COUNT(m, RATE, 2 * s * a.steps), COUNT(m, DERIVATIVE, s * a.steps);
   RELEASE(memory)
   return 1;
 }

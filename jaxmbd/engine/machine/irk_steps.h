@@ -4,11 +4,17 @@
    of Newton's method (`radau_in_loop.py`). The motion's own program is an iteration; `guess` and those beside it are the rest.
    The slopes that a step gives are those at the nodes, and two more for the error and the dense output. */
 
-/* What steps work on: the slots of the programs, of the iteration and of its derivative; `[y, h, U, F]` with room for `U` once
-   more, and its tangents or cotangents; and room for what a program gives, and for its tangents. */
+/* What steps work on: the slots of the programs; `[y, h, U, F]` with room for `U` once more, and its tangents or cotangents; and
+   room for what a program gives, and for its tangents. */
 typedef struct {
-  V *programs[IMPLICIT_PROGRAMS], *iterate, *derivative, *work, *dwork, *found, *dfound;
+  V *const *at;
+  V *work, *dwork, *found, *dfound;
 } JOIN(Implicit, NAME);
+
+/* How many numbers these are. */
+#define SIZE_OF_WORK(m) (STATES(m) + 1 + UNKNOWNS(m) + FACTORS(m))
+#define ROOM_OF_WORK(m) (IMPLICIT(m) ? SIZE_OF_WORK(m) + UNKNOWNS(m) : 0)
+#define ROOM_OF_FOUND(m) (IMPLICIT(m) ? UNKNOWNS(m) + UNKNOWN_SIZES + STAGES(m) * MOVING(m) + STATES(m) : 0)
 
 static inline int JOIN(all_are, NAME)(const V done) {
   EACH_LANE if (LANE_OF(done, l) == 0) return 0;
@@ -19,18 +25,17 @@ static inline int JOIN(all_are, NAME)(const V done) {
    method has failed. A step without length stays where it is. */
 static V JOIN(implicit_step, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V end, const V *y, V *f,
                                    V *next, const int64_t *instances) {
-  const int64_t n = STATES(m), u = m->unknowns.count, slopes = STAGES(m) * MOVING(m);
-  const Motion *others = m->implicit;
+  const int64_t n = STATES(m), u = UNKNOWNS(m), slopes = STAGES(m) * MOVING(m);
   const V h = end - t, rests = JOIN(eq, NAME)(h, ALL(0));
   V *const U = g->work + n + 1, *const found = g->found;
   V done = rests, failed = {0}, before = ALL(1);
   memcpy(g->work, y, (size_t)n * sizeof(V));
   g->work[n] = JOIN(select, NAME)(rests, ALL(1), h);
-  JOIN(slope, NAME)(others + GUESS, g->programs[GUESS], &t, g->work, instances, U);
-  JOIN(slope, NAME)(others + LINEARIZE, g->programs[LINEARIZE], &t, g->work, instances, U + u);
+  SLOPE(m, GUESS, g->at, &t, g->work, instances, U);
+  SLOPE(m, LINEARIZE, g->at, &t, g->work, instances, U + u);
   for (int k = 0; k < MOST_ITERATIONS && !JOIN(all_are, NAME)(done); k++) {
-    JOIN(slope, NAME)(m, g->iterate, &t, g->work, instances, found);
-    JOIN(count, NAME)(&m->call, 1);
+    SLOPE(m, RATE, g->at, &t, g->work, instances, found);
+    COUNT(m, RATE, 1);
     /* The rest of a geometric series with the ratio of two changes (Hairer, Wanner, section IV.8). */
     const V size = found[u], ratio = k ? size / before : ALL(0.5);
     const V rest = size * ratio / JOIN(max, NAME)(ALL(1) - ratio, ALL(1e-3));
@@ -42,8 +47,8 @@ static V JOIN(implicit_step, NAME)(const Motion *m, const JOIN(Implicit, NAME) *
     done = JOIN(or, NAME)(done, JOIN(or, NAME)(converges, diverges));
     before = size;
   }
-  JOIN(slope, NAME)(others + REACH, g->programs[REACH], &t, g->work, instances, found);
-  for (int k = GUESS; k <= REACH; k++) JOIN(count, NAME)(&others[k].call, 1);
+  SLOPE(m, REACH, g->at, &t, g->work, instances, found);
+  COUNT(m, GUESS, 1), COUNT(m, LINEARIZE, 1), COUNT(m, REACH, 1);
   for (int64_t k = 0; k < slopes; k++) f[k] = JOIN(select, NAME)(rests, ALL(0), found[k]);
   for (int64_t k = 0; k < n; k++) next[k] = JOIN(select, NAME)(rests, y[k], found[slopes + k]);
   return JOIN(or, NAME)(failed, JOIN(not, NAME)(done));
@@ -52,13 +57,13 @@ static V JOIN(implicit_step, NAME)(const Motion *m, const JOIN(Implicit, NAME) *
 /* How much tangents or cotangents of unknowns change, relative to their size. As for the unknowns themselves, coordinates count
    beside speeds times `h`, the length of the step, or for cotangents its inverse, and multipliers do not count: what is small
    beside the rest of the motion may be rounding, which never settles. */
-static V JOIN(relative_change, NAME)(const Motion *m, const V h, const V *x, const V *new) {
+static V JOIN(relative_change, NAME)(const Motion *m, const V h, const V *x, const V *next) {
   V change[UNKNOWN_KINDS], size[UNKNOWN_KINDS];
   for (int64_t kind = 0, k = 0; kind < UNKNOWN_KINDS; kind++) {
     change[kind] = size[kind] = ALL(0);
     for (; k < m->unknowns.ends[kind]; k++) {
-      change[kind] = JOIN(max, NAME)(change[kind], JOIN(abs, NAME)(new[k] - x[k]));
-      size[kind] = JOIN(max, NAME)(size[kind], JOIN(abs, NAME)(new[k]));
+      change[kind] = JOIN(max, NAME)(change[kind], JOIN(abs, NAME)(next[k] - x[k]));
+      size[kind] = JOIN(max, NAME)(size[kind], JOIN(abs, NAME)(next[k]));
     }
   }
   const V unit = JOIN(abs, NAME)(h), extent = size[OF_Q] + unit * size[OF_V];
@@ -81,7 +86,7 @@ static V JOIN(is_settled, NAME)(const V size, const V before) {
    its start, `dy`, and of the ends, `dt0` and `dh`. */
 static void JOIN(tangent_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V h, V *dy,
                                          const V *dt0, const V *dh, V *df, const int64_t *instances) {
-  const int64_t n = STATES(m), u = m->unknowns.count, size = n + 1 + u + m->unknowns.factors, directions = DIRECTIONS(m);
+  const int64_t n = STATES(m), u = UNKNOWNS(m), size = SIZE_OF_WORK(m), directions = DIRECTIONS(m);
   const int64_t moving = MOVING(m), slopes = STAGES(m) * moving, results = u + UNKNOWN_SIZES, ends = slopes + n;
   const V rests = JOIN(eq, NAME)(h, ALL(0));
   V done = rests, before = ALL(INFINITY);
@@ -92,16 +97,15 @@ static void JOIN(tangent_implicit, NAME)(const Motion *m, const JOIN(Implicit, N
   }
   for (int k = 0; k < MOST_CORRECTIONS && !JOIN(all_are, NAME)(done); k++) {
     V change = {0};
-    JOIN(tangent, NAME)(m + 1, g->derivative, &t, g->work, dt0, g->dwork, instances, g->found, g->dfound);
+    TANGENT(m, DERIVATIVE, g->at, &t, g->work, dt0, g->dwork, instances, g->found, g->dfound);
     for (int64_t d = 0; d < directions; d++) {
-      V *const dU = g->dwork + d * size + n + 1, *const new = g->dfound + d * results;
-      change = JOIN(max, NAME)(change, JOIN(relative_change, NAME)(m, g->work[n], dU, new));
-      for (int64_t i = 0; i < u; i++) dU[i] = JOIN(select, NAME)(done, dU[i], new[i]);
+      V *const dU = g->dwork + d * size + n + 1, *const next = g->dfound + d * results;
+      change = JOIN(max, NAME)(change, JOIN(relative_change, NAME)(m, g->work[n], dU, next));
+      for (int64_t i = 0; i < u; i++) dU[i] = JOIN(select, NAME)(done, dU[i], next[i]);
     }
     done = JOIN(or, NAME)(done, JOIN(is_settled, NAME)(change, before)), before = change;
   }
-  JOIN(tangent, NAME)(m->implicit + REACH_DERIVATIVE, g->programs[REACH_DERIVATIVE], &t, g->work, dt0, g->dwork, instances,
-                      g->found, g->dfound);
+  TANGENT(m, REACH_DERIVATIVE, g->at, &t, g->work, dt0, g->dwork, instances, g->found, g->dfound);
   for (int64_t d = 0; d < directions; d++) {
     const V *const mine = g->dfound + d * ends;
     for (int64_t k = 0; k < slopes; k++)
@@ -114,25 +118,22 @@ static void JOIN(tangent_implicit, NAME)(const Motion *m, const JOIN(Implicit, N
    ends, `startbar` and `hbar`, and to parameters. The unknowns are those of `implicit_step`. */
 static void JOIN(pull_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME) *g, const V t, const V h, const V *fbar,
                                       const V *nextbar, V *ybar, V *startbar, V *hbar, V *bars, const int64_t *instances) {
-  const int64_t n = STATES(m), u = m->unknowns.count, size = n + 1 + u + m->unknowns.factors;
-  const int64_t slopes = STAGES(m) * MOVING(m);
-  const Motion *others = m->implicit;
+  const int64_t n = STATES(m), u = UNKNOWNS(m), slopes = STAGES(m) * MOVING(m);
   const V rests = JOIN(eq, NAME)(h, ALL(0)), on = JOIN(not, NAME)(rests);
-  V *const wanted = g->dfound, *const adjoint = g->work + size;
-  V done = rests, before = ALL(INFINITY), tbar = {0};
+  V *const wanted = g->dfound, *const adjoint = g->work + SIZE_OF_WORK(m);
+  V done = rests, before = ALL(INFINITY);
   memcpy(g->found, fbar, (size_t)slopes * sizeof(V));
   memcpy(g->found + slopes, nextbar, (size_t)n * sizeof(V));
   for (int last = 0; last < 2; last++) {
-    const Motion *pull = last ? m + 1 : others + REACH_DERIVATIVE;
-    tbar = ALL(0);
-    JOIN(pull, NAME)(pull, last ? g->derivative : g->programs[REACH_DERIVATIVE], &t, g->work, g->found, instances, on, g->dwork,
-                     &tbar, bars);
+    V tbar = {0};
+    if (last) PULL(m, DERIVATIVE, g->at, &t, g->work, g->found, instances, on, g->dwork, &tbar, bars);
+    else PULL(m, REACH_DERIVATIVE, g->at, &t, g->work, g->found, instances, on, g->dwork, &tbar, bars);
     *startbar += JOIN(select, NAME)(on, tbar, ALL(0)), *hbar += JOIN(select, NAME)(on, g->dwork[n], ALL(0));
     for (int64_t k = 0; k < n; k++) ybar[k] += JOIN(select, NAME)(on, g->dwork[k], ALL(0));
     if (last) break;
     memcpy(wanted, g->dwork + n + 1, (size_t)u * sizeof(V)), memcpy(adjoint, wanted, (size_t)u * sizeof(V));
     for (int k = 0; k < MOST_CORRECTIONS && !JOIN(all_are, NAME)(done); k++) {
-      JOIN(slope, NAME)(others + ADJOINT, g->programs[ADJOINT], &t, g->work, instances, g->found);
+      SLOPE(m, ADJOINT, g->at, &t, g->work, instances, g->found);
       for (int64_t i = 0; i < u; i++) g->found[i] += wanted[i];
       const V change = JOIN(relative_change, NAME)(m, 1 / g->work[n], adjoint, g->found);
       for (int64_t i = 0; i < u; i++) adjoint[i] = JOIN(select, NAME)(done, adjoint[i], g->found[i]);
@@ -140,31 +141,4 @@ static void JOIN(pull_implicit, NAME)(const Motion *m, const JOIN(Implicit, NAME
     }
     memcpy(g->found, adjoint, (size_t)u * sizeof(V)), memset(g->found + u, 0, UNKNOWN_SIZES * sizeof(V));
   }
-}
-
-/* The room that an implicit method takes in a sweep, and what works there. */
-static int64_t JOIN(room_of_implicit, NAME)(const Motion *m) {
-  if (!m->implicit) return 0;
-  const int64_t u = m->unknowns.count, size = STATES(m) + 1 + u + m->unknowns.factors, directions = DIRECTIONS(m);
-  const int64_t found = u + UNKNOWN_SIZES + STAGES(m) * MOVING(m) + STATES(m);
-  int64_t room = SLOTS(m + 1) + size + u + (directions + 1) * found + directions * size;
-  for (int k = 0; k < IMPLICIT_PROGRAMS; k++) room += SLOTS_IMPLICIT(m, k);
-  return room;
-}
-
-static JOIN(Implicit, NAME) JOIN(begin_implicit, NAME)(const Motion *m, V *iterate, V *room, const int64_t *instances) {
-  JOIN(Implicit, NAME) g = {{NULL}, iterate};
-  if (!m->implicit) return g;
-  const int64_t u = m->unknowns.count, size = STATES(m) + 1 + u + m->unknowns.factors, directions = DIRECTIONS(m);
-  const int64_t found = u + UNKNOWN_SIZES + STAGES(m) * MOVING(m) + STATES(m);
-  g.derivative = room, room += SLOTS(m + 1);
-  g.work = room, room += size + u, g.dwork = room, room += directions * size;
-  g.found = room, room += found, g.dfound = room, room += directions * found;
-  JOIN(begin, NAME)(m + 1, g.derivative, instances);
-  for (int k = 0; k < IMPLICIT_PROGRAMS; k++) {
-    if (!SLOTS_IMPLICIT(m, k)) continue;
-    g.programs[k] = room, room += SLOTS_IMPLICIT(m, k);
-    JOIN(begin, NAME)(m->implicit + k, g.programs[k], instances);
-  }
-  return g;
 }

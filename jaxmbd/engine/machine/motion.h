@@ -45,31 +45,36 @@ enum { MOST_ITERATIONS = 12, MOST_CORRECTIONS = 60 }; /* of Newton's method, and
 enum { MOST_CLOSINGS = 20 }; /* of Newton's method after a step: it converges in 2 to 4 */
 enum { UNKNOWN_SIZES = 3 }; /* what an iteration gives beside the unknowns: their change, and what counts as small */
 
-/* The programs of an implicit method beside that of its iteration (`irk_steps.h`). */
-enum { GUESS, LINEARIZE, REACH, REACH_DERIVATIVE, ADJOINT, IMPLICIT_PROGRAMS };
+/* The programs of a motion: its slope, or the iteration of an implicit method; what happens after a step; the guards of events,
+   and what an event does (`erk_events.h`); a step of Newton's method that puts the state back onto the constraints
+   (`closing.h`); and the others of an implicit method (`irk_steps.h`). A derivative gives tangents in a sweep for those, and
+   pulls cotangents back in a sweep for these. */
+#define EACH_PROGRAM(DO)                                                                                                    \
+  DO(RATE) DO(DERIVATIVE) DO(AFTER) DO(GUARD) DO(EVENT) DO(EVENT_DERIVATIVE) DO(CLOSING) DO(CLOSING_DERIVATIVE) DO(GUESS) \
+  DO(LINEARIZE) DO(REACH) DO(REACH_DERIVATIVE) DO(ADJOINT)
+#define COMMA(program) program,
+enum { EACH_PROGRAM(COMMA) PROGRAMS };
 
-/* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
+#define HAS(m, program) (SLOTS(m, program) > 0)
+#define CLOSES(m) HAS(m, CLOSING)
+#define IMPLICIT(m) (UNKNOWNS(m) > 0)
+
+/* A motion `dy/dt = f(parameters..., t, y)` and a run of it, with one of its programs; the others are beside it in an array. (In
+   the text of a kernel there is one `Motion`, and programs are functions.) `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
    that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
-   of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
-typedef struct Motion {
+   of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters, and
+   `dt0` and those like it are cotangents, which the sweep gives. */
+typedef struct {
   Call call;
   Tableau method;
-  const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
-  /* Puts the first components of the state back onto the constraints after each step, by a step of Newton's method: those
-     components, and the size of the change; NULL for none. Beside it is its derivative. */
-  const struct Motion *closing;
-  /* The guards of events, and what an event does (`erk_events.h`); NULL for none. Beside the latter is what pulls back. */
-  const struct Motion *guard, *event;
   Memory memory;
-  const struct Motion *implicit; /* the programs of an implicit method; NULL for an explicit one */
   Unknowns unknowns;
   /* The numbers of the state, of those of its first components that move within a step, and of the first result. */
   int64_t n, moving, results;
   int64_t directions; /* of tangents */
-  int64_t part;       /* which of the programs it runs, in the text of a kernel, which has functions for each */
   int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;
-  int64_t coordinates; /* how many of its first components are closed by `closing`, before the speeds that follow from these */
-  int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
+  int64_t coordinates; /* how many of its first components are closed, before the speeds that follow from these */
+  int64_t condition; /* the input that is zero in instances for which nothing happens after a step; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* the weights of the squared errors of the components of the state */
   Array y0, t0, t1, ts, switches, h0, control, starts, ends, kinds, counts[COUNTS], checkpoints;

@@ -52,23 +52,24 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define ROOM(name, count) V *name = at_; at_ += (count);
 #define RELEASE(memory) free(memory);
 #define ROLLED /* the text of a loop that is not repeated */
-#define SLOTS(m) (m)->call.program->slots
-#define SLOTS_AFTER(m) ((m)->after ? SLOTS((m)->after) : 0)
-#define SLOTS_BESIDE(m) SLOTS(m + 1)
-#define CLOSES(m) ((m)->closing != NULL)
-#define SLOTS_CLOSING(m, k) ((m)->closing ? SLOTS((m)->closing + (k)) : 0)
-#define SLOTS_GUARD(m) ((m)->guard ? SLOTS((m)->guard) : 0)
-#define SLOTS_EVENT(m) ((m)->event ? SLOTS((m)->event) : 0)
+#define SLOTS(m, program_) ((m)[program_].call.program ? (m)[program_].call.program->slots : 0)
+#define RESULTS(m, program_) (m)[program_].results
 #define EVENTS(m) (m)->memory.events
-#define IMPLICIT(m) ((m)->implicit != NULL)
-#define SLOTS_IMPLICIT(m, k) ((m)->implicit && (m)->implicit[k].call.program ? SLOTS((m)->implicit + (k)) : 0)
+#define ENTRY(m) (m)->memory.entry
+#define UNKNOWNS(m) (m)->unknowns.count
+#define FACTORS(m) (m)->unknowns.factors
 #define LONGEST_STRIDE(steps) (steps).most
-#define PARAMETERS(m) parameters_of(m)
+#define PARAMETERS(m) parameters_of((m) + DERIVATIVE)
 #define WAITS(instances) ((instances) > LANES)
 #define STATES(m) (m)->n
 #define MOVING(m) (m)->moving
 #define STAGES(m) (m)->method.stages
 #define DIRECTIONS(m) (m)->directions
+/* A program of a motion, with its slots. */
+#define SLOPE(m, program, at, ...) JOIN(slope, NAME)((m) + program, (at)[program], __VA_ARGS__)
+#define TANGENT(m, program, at, ...) JOIN(tangent, NAME)((m) + program, (at)[program], __VA_ARGS__)
+#define PULL(m, program, at, ...) JOIN(pull, NAME)((m) + program, (at)[program], __VA_ARGS__)
+#define COUNT(m, program, evaluations) JOIN(count, NAME)(&(m)[program].call, evaluations)
 static int64_t parameters_of(const Motion *m) {
   int64_t sum = 0;
   for (int64_t k = 0; k < m->call.program->outputs; k++) sum += m->bars[k].size;
@@ -245,10 +246,9 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 
 /* The settings of a call for motions: the first operand. */
 enum { BATCH, DIRECTIONS, MOVING, TIMES, SWITCHES, STATES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS,
-       WITH_STATE, WITH_TIMES, WITH_AFTER, CLOSED, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t),
+       WITH_STATE, WITH_TIMES, CLOSED, ENGINE_WANTED, MEMORY, UNKNOWNS = MEMORY + sizeof(Memory) / sizeof(int64_t),
        MOTION = UNKNOWNS + sizeof(Unknowns) / sizeof(int64_t) };
-/* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step; with
-   events, in a run for that of the guards, for that of events, and in a sweep for cotangents for that which pulls back: */
+/* Then for each of the programs, a key of zero for one that the motion does not have: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
 
 /* The next operand or result, with `size` numbers for each instance. */
@@ -262,26 +262,33 @@ static int64_t entries(const Motion *m) {
   return m->max_steps + (m->memory.events ? m->memory.room + 2 : 0);
 }
 
-/* Sets up a motion from settings and the operands from `at` on. `inputs` and `sizes` have room for all inputs and outputs
-   of its program; `zeros` stand for those inputs that are not operands. */
-static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t *settings, const int64_t *program,
-                   int64_t *at, void **inputs, int64_t *sizes, void *zeros) {
+/* Sets up what all programs of a motion have, from settings. */
+static Motion common_motion(const Buffers *b, const int64_t *settings) {
   const double *tableau = b->data[1];
   const int64_t s = settings[STAGES];
-  m->method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
-                        tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
-  m->n = settings[STATES], m->moving = settings[MOVING], m->results = p->output_sizes[0], m->directions = settings[DIRECTIONS], m->norm = b->data[2];
+  Motion m = {{0}};
+  m.method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
+                       tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
+  m.n = settings[STATES], m.moving = settings[MOVING], m.directions = settings[DIRECTIONS], m.norm = b->data[2];
+  m.adaptive = settings[ADAPTIVE], m.force_dtmin = settings[FORCE_DTMIN];
+  m.max_steps = settings[MAX_STEPS], m.rows = settings[ROWS], m.coordinates = settings[CLOSED];
+  memcpy(&m.memory, settings + MEMORY, sizeof m.memory);
+  memcpy(&m.unknowns, settings + UNKNOWNS, sizeof m.unknowns);
+  m.call.batch = settings[BATCH] > 1 ? settings[BATCH] : 1, m.call.interpreted = settings[ENGINE_WANTED] == INTERPRETER;
+  return m;
+}
+
+/* Sets up a program of a motion from settings and the operands from `at` on. `inputs` and `sizes` have room for all inputs and
+   outputs of the program; `zeros` stand for those inputs that are not operands. */
+static void set_up_program(Motion *m, const Program *p, const Buffers *b, const int64_t *program, int64_t *at, void **inputs,
+                           int64_t *sizes, void *zeros) {
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
-  m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
-  m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS], m->coordinates = settings[CLOSED];
-  memcpy(&m->memory, settings + MEMORY, sizeof m->memory);
-  memcpy(&m->unknowns, settings + UNKNOWNS, sizeof m->unknowns);
   for (int64_t k = 0; k < p->inputs; k++) {
     const int inner = k == m->t_at || k == m->y_at || k == m->dt_at || k == m->dy_at;
     inputs[k] = inner ? zeros : b->data[*at], sizes[k] = inner ? p->input_sizes[k] : b->sizes[(*at)++];
   }
-  m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL, settings[ENGINE_WANTED] == INTERPRETER};
+  m->results = p->output_sizes[0], m->call.program = p, m->call.inputs = inputs, m->call.sizes = sizes;
 }
 
 /* The times of a run, and those of its switches, if it has any. */
@@ -332,8 +339,10 @@ static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64
   if (m->memory.events) m->log = next_array(b, &out, directions * m->memory.room * m->memory.entry);
 }
 
-/* and of a sweep for cotangents, in which `pull` is the motion beside it, with program `r`. */
-static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const Buffers *b, int64_t at, const int64_t *settings) {
+/* and of a sweep for cotangents. */
+static void set_up_cotangents(Motion *m, const Buffers *b, int64_t at, const int64_t *settings) {
+  const Motion *pull = m + DERIVATIVE;
+  const Program *r = pull->call.program;
   const int64_t n = m->n, times = settings[TIMES];
   int64_t out = b->inputs;
   set_up_steps(m, b, &at, settings);
@@ -344,59 +353,46 @@ static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const B
     if (k != pull->stage_at && k != pull->time_at) pull->bars[k] = next_array(b, &out, r->output_sizes[k]);
   m->y_end = next_array(b, &out, n);
   if (!settings[WITH_TIMES]) return;
-  pull->dt0 = next_array(b, &out, 1), pull->dt1 = next_array(b, &out, 1), pull->dts = next_array(b, &out, times);
-  if (settings[SWITCHES]) pull->dswitches = next_array(b, &out, settings[SWITCHES]);
+  m->dt0 = next_array(b, &out, 1), m->dt1 = next_array(b, &out, 1), m->dts = next_array(b, &out, times);
+  if (settings[SWITCHES]) m->dswitches = next_array(b, &out, settings[SWITCHES]);
 }
-
-/* The programs of a motion, in the order of the settings: the motions that they belong to. Of these the first one runs, and the
-   others are beside it. */
-enum { RATE, PULL, AFTER, GUARD, EVENT, EVENT_PULL, CLOSING, CLOSING_DERIVATIVE, STEPS_OF_IMPLICIT, MOTIONS = STEPS_OF_IMPLICIT + IMPLICIT_PROGRAMS };
 
 static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
-  const int64_t entry = ((const Memory *)(settings + MEMORY))->entry;
-  const Unknowns *unknowns = (const Unknowns *)(settings + UNKNOWNS);
-  const int in_lanes = settings[BATCH] > 1, has_events = settings[MEMORY] > 0, pulls = kind == COTANGENTS;
-  const int implicit = unknowns->count > 0, sweeps = kind != SOLVE, differs = implicit && sweeps;
-  const int closes = settings[CLOSED] > 0;
-  const int is_there[MOTIONS] = {1, pulls || differs, settings[WITH_AFTER] != 0, has_events && kind == SOLVE, has_events,
-                                 has_events && pulls, closes, closes && sweeps, implicit, implicit, implicit, differs,
-                                 differs && pulls};
-  const Program *all[MOTIONS] = {NULL};
+  const Motion common = common_motion(b, settings);
+  const int in_lanes = settings[BATCH] > 1;
+  const Program *all[PROGRAMS] = {NULL}, *main = NULL;
   int64_t inputs = 0;
-  for (int k = 0, found = 0; k < MOTIONS; k++) {
-    if (!is_there[k]) continue;
-    all[k] = look_up((uint64_t)program[PROGRAM * found++ + KEY]);
+  for (int k = 0; k < PROGRAMS; k++) {
+    const uint64_t key = (uint64_t)program[PROGRAM * k + KEY];
+    if (!key) continue;
+    all[k] = look_up(key);
     if (!all[k]) return NO_PROGRAM;
     if (settings[ENGINE_WANTED] == STRAIGHT_LINE && (*failure = require_straight_line(all[k], kernels->numbers[in_lanes])))
       return NO_STRAIGHT_LINE;
     inputs += all[k]->inputs + 1;
+    if (!main) main = all[k];
   }
-  const int64_t working = settings[STATES] + entry + 1 + 2 * unknowns->count + unknowns->factors + settings[STAGES] * settings[MOVING];
-  double *zeros = calloc((size_t)(working * settings[DIRECTIONS]) + 1, sizeof *zeros);
+  const int64_t working = common.n + common.memory.entry + 1 + 2 * common.unknowns.count + common.unknowns.factors + common.method.stages * common.moving;
+  double *zeros = calloc((size_t)(working * common.directions) + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
-  Motion m[MOTIONS];
-  memset(m, 0, sizeof m);
+  Motion m[PROGRAMS];
   int64_t at = 3, sizes[inputs], first = 0;
   void *data[inputs];
-  for (int k = 0, found = 0; k < MOTIONS; k++) {
-    if (!is_there[k]) continue;
-    set_up(m + k, all[k], b, settings, program + PROGRAM * found++, &at, data + first, sizes + first, zeros);
+  for (int k = 0; k < PROGRAMS; k++) {
+    m[k] = common;
+    if (!all[k]) continue;
+    set_up_program(m + k, all[k], b, program + PROGRAM * k, &at, data + first, sizes + first, zeros);
     first += all[k]->inputs + 1;
   }
-  const int64_t results = pulls ? all[PULL]->outputs : 0;
-  Array bars[results + 1];
-  if (pulls) m[PULL].bars = m[EVENT_PULL].bars = m[CLOSING_DERIVATIVE].bars = m[STEPS_OF_IMPLICIT + REACH_DERIVATIVE].bars = memset(bars, 0, sizeof bars);
-  if (implicit) m->implicit = m + STEPS_OF_IMPLICIT;
-  if (is_there[AFTER]) m->after = m + AFTER;
-  if (is_there[GUARD]) m->guard = m + GUARD;
-  if (closes) m->closing = m + CLOSING;
-  if (has_events) m->event = m + EVENT;
+  Array bars[kind == COTANGENTS ? all[DERIVATIVE]->outputs + 1 : 1];
+  memset(bars, 0, sizeof bars);
+  for (int k = 0; k < PROGRAMS; k++) m[k].bars = bars;
   if (kind == SOLVE) set_up_run(m, b, at, settings);
   else if (kind == TANGENTS) set_up_tangents(m, b, at, settings);
-  else set_up_cotangents(m, m + PULL, all[PULL], b, at, settings);
+  else set_up_cotangents(m, b, at, settings);
   Chunk *run = kernels->motion[kind][in_lanes];
-  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * all[RATE]->length, run, in_lanes ? kernels->width : 1);
+  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * main->length, run, in_lanes ? kernels->width : 1);
   free(zeros);
   return succeeded ? DONE : NO_MEMORY;
 }

@@ -5,9 +5,9 @@
 derivatives of higher order are sweeps of JAX over that chain.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jaxmbd.engine.binding.jax_binding import Types as ShapesAndTypes
 from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
-from jaxmbd.engine.machine.gpu.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
+from jaxmbd.engine.machine.gpu.kernel_part import PROGRAMS, PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
 from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
@@ -32,7 +32,7 @@ from jaxmbd.integrate.adjoint.implicit_functions import (
     adjoint_of,
 )
 from jaxmbd.integrate.adjoint.step_in_jax import StepInJAX
-from jaxmbd.integrate.adjoint.step_programs import DEGREE, Sweep, numbers_of, with_tangents
+from jaxmbd.integrate.adjoint.step_programs import DEGREE, NO_PROGRAM, Sweep, numbers_of, with_tangents
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
     TIME,
@@ -52,6 +52,7 @@ Engine = Literal["auto", "diffrax", "interpreter", "native"]
 _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 # Operands and results of runs and sweeps, by their names in `motion.h`.
 _TIMES, _SAVED = ("t0", "t1", "ts", "switches"), ("ys", "y_end")
+Programs: TypeAlias = dict[str, tuple[Sweep, Role]]  # by their names in `PROGRAMS`
 _LENGTHS = ("counts[ACCEPTED]", "counts[SAVED]")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
 
@@ -178,6 +179,7 @@ class NativeSteps(AbstractSteps):
         self.implicit = method if isinstance(method, ImplicitFunctions) else None
         self._closed, self.in_jax = closed, StepInJAX(functions, method, memory, closed)
         self.tableau = numbers_of(method) if self.implicit is None else self.implicit.tableau()
+        self._unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         self.rate, self.after = functions["rate"], functions.get("after")
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
         self.engine: Engine = engine
@@ -275,6 +277,13 @@ class NativeSteps(AbstractSteps):
         found = (self.programs.get(name) for name in ("rate", "after", "guard", "iterate", "closing"))
         return sum(sweep.program.operations for sweep in found if sweep is not None)
 
+    @property
+    def operations_of_all(self) -> int:
+        """The number of scalar operations of all programs of a run, which the compiler of a kernel gets."""
+        programs = self._programs_of("solve")
+        assert programs is not None
+        return sum(sweep.program.operations for sweep, _ in programs.values())
+
     def _reads_inside(self, program: Program) -> bool:
         return any(self._time_at <= table[0] <= self._state_at for table in program.gathers)
 
@@ -313,17 +322,14 @@ class NativeSteps(AbstractSteps):
             outputs.get(self._time_at, -1) if timed else -1,
         )  # fmt: skip
 
-    def _settings(
-        self, sweeps: Sequence[Sweep], batch: int, *, flags: Sequence[int], directions: int
-    ) -> list[np.ndarray]:  # fmt: skip
+    def _settings(self, programs: Programs, batch: int, *, flags: Sequence[int], directions: int) -> list[np.ndarray]:
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
         tableau = self.tableau
-        unknowns = Unknowns() if self.implicit is None else self.implicit.unknowns
         numbers = [
             batch, directions, *reversed(self.outputs[0].shape), self._switches, len(self.norm), tableau.stages, DEGREE,
-            tableau.fsal, tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
-            self._closed, _ENGINES[self.engine], *self.memory, *unknowns.numbers,
-            *(x for sweep in sweeps for x in sweep.numbers()),
+            tableau.fsal, tableau.ssal, *flags[:2], self.max_steps, self.rows, *flags[2:], self._closed,
+            _ENGINES[self.engine], *self.memory, *self._unknowns.numbers,
+            *(x for name in PROGRAMS for x in (programs[name][0].numbers() if name in programs else NO_PROGRAM)),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
@@ -347,20 +353,23 @@ class NativeSteps(AbstractSteps):
 
     def _programs_of(
         self, name: str, role: Role = SLOPE, derivative: Callable[[str], Sweep | None] | None = None
-    ) -> list[tuple[Sweep, Role]] | None:
-        """The programs of a run or a sweep in the order of `run_motion` (`vm.c`); None if one cannot be expressed."""
-        implicit, pulls, runs = self.implicit is not None, name == "cotangents", name == "solve"
-        closes = self._closed > 0
-        events, main = self.has_events, "iterate" if self.implicit is not None else "rate"
-        wanted = {
-            (main, False): implicit or runs or pulls, (main, True): not runs, ("after", False): self.after is not None,
-            ("guard", False): events and runs, ("event", False): events and (runs or pulls),
-            ("event", True): events and not runs, ("closing", False): closes, ("closing", True): closes and not runs,
-            ("guess", False): implicit, ("linearize", False): implicit,
-            ("reach", False): implicit, ("reach", True): implicit and not runs, ("adjoint", False): implicit and pulls,
+    ) -> Programs | None:
+        """The programs of a run or a sweep; None if one cannot be expressed."""
+        implicit, closes, events = self.implicit is not None, self._closed > 0, self.has_events
+        runs, pushes, pulls = (name == each for each in ("solve", "tangents", "cotangents"))
+        is_there = {
+            "RATE": implicit or not pushes, "DERIVATIVE": not runs, "AFTER": self.after is not None,
+            "GUARD": events and runs, "EVENT": events and not pushes, "EVENT_DERIVATIVE": events and not runs,
+            "CLOSING": closes, "CLOSING_DERIVATIVE": closes and not runs, "GUESS": implicit, "LINEARIZE": implicit,
+            "REACH": implicit, "REACH_DERIVATIVE": implicit and not runs, "ADJOINT": implicit and pulls,
         }  # fmt: skip
-        found: list[tuple[Sweep, Role]] = []
-        for function, is_derivative in (program for program, is_there in wanted.items() if is_there):
+        found: Programs = {}
+        for program in (program for program in PROGRAMS if is_there[program]):
+            function, is_derivative = (
+                program.removesuffix("DERIVATIVE").strip("_").lower(),
+                program.endswith("DERIVATIVE"),
+            )
+            function = function if function not in ("", "rate") else "iterate" if implicit else "rate"
             if function == "adjoint":
                 sweep = self._adjoint
             else:
@@ -368,32 +377,34 @@ class NativeSteps(AbstractSteps):
             if sweep is None:
                 return None
             sweep = sweep._replace(condition=self._condition) if function == "after" else sweep
-            found.append((sweep, role if is_derivative else SLOPE))
+            found[program] = sweep, role if is_derivative else SLOPE
         return found
 
     def _solve_call(self, adaptive: bool, force_dtmin: bool, recorded: bool) -> NativeCall:
         n = len(self.types)
-        sweeps = self._programs_of("solve")
-        assert sweeps is not None
-        operands = [*self._operands_of(sweeps), 0, *self._times, n, n + 1]
+        programs = self._programs_of("solve")
+        assert programs is not None
+        operands = [*self._operands_of(programs), 0, *self._times, n, n + 1]
         record = [*self._record, "checkpoints"] if recorded else []
         arrays = ["y0", *self._time_names, "h0", "control", *_SAVED, *["log"] * self.has_events, "t_end", *_COUNTS]
         arrays += record
         flags = adaptive, force_dtmin, 1, 0
-        return self._call("solve", sweeps, flags, operands, self.solve_results(recorded), arrays, recorded)
+        return self._call("solve", programs, flags, operands, self.solve_results(recorded), arrays, recorded)
 
     def _tangents_call(self, moving: tuple[int, ...], first: int, directions: int) -> NativeCall | None:
         n, dtype = len(self.types), self.types[0].dtype
         known, timed = self._parts_of(moving)
         timed = timed or self.has_events  # steps after an event start where that moves to
-        sweeps = self._programs_of("tangents", TANGENT, lambda name: self.tangent_sweep(known, timed, directions, name))
-        if sweeps is None:
+        programs = self._programs_of(
+            "tangents", TANGENT, lambda name: self.tangent_sweep(known, timed, directions, name)
+        )
+        if programs is None:
             return None
         at, several = {k: first + i for i, k in enumerate(moving)}, (directions,) if directions > 1 else ()
         zero = [np.zeros((*several, *x.shape), x.dtype) for x in self.types]
         theta = [*self._theta, *(at[k + 1] for k in known)]
         operands: list[int | np.ndarray] = []
-        for sweep, role in sweeps:
+        for sweep, role in programs.values():
             operands += [*(theta if role is TANGENT else self._theta), *sweep.tables(dtype)]
         schedule = len(self._record) + len(_LENGTHS)
         operands += [0, *self._times, *range(n, n + schedule), *([at[0]] if 0 in at else [])]
@@ -402,23 +413,23 @@ class NativeSteps(AbstractSteps):
         arrays += [*(f"d{name}" for name in self._time_names if timed), *_SAVED]
         arrays += ["log"] * self.has_events
         flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
-        return self._call("tangents", sweeps, flags, operands, results, arrays, directions=directions)
+        return self._call("tangents", programs, flags, operands, results, arrays, directions=directions)
 
     def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
         n = len(self.types)
         known, timed = self._parts_of(wanted)
         timed = timed or self.has_events
-        sweeps = self._programs_of("cotangents", PULL, lambda name: self.cotangent_sweep(known, timed, name))
-        if sweeps is None:
+        programs = self._programs_of("cotangents", PULL, lambda name: self.cotangent_sweep(known, timed, name))
+        if programs is None:
             return None
-        operands = self._operands_of(sweeps)
+        operands = self._operands_of(programs)
         schedule = len(self._record) + len(_LENGTHS)
         operands += [*self._times, *range(n, n + schedule + 1 + len(self.outputs))]
         order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
         arrays = [*self._time_names, *self._record, *_LENGTHS, "checkpoints", "dys", "dy0", *["dlog"] * self.has_events]
-        arrays += [*("" for _ in known), "y_end", *(f"pull.d{name}" for name in self._time_names if timed)]
+        arrays += [*("" for _ in known), "y_end", *(f"d{name}" for name in self._time_names if timed)]
         results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
-        call = self._call("cotangents", sweeps, flags, operands, results, arrays)
+        call = self._call("cotangents", programs, flags, operands, results, arrays)
         return call._replace(order=[order.index(k) for k in wanted])
 
     @property
@@ -439,35 +450,40 @@ class NativeSteps(AbstractSteps):
         """Which of the parameters are among some inputs, and whether times are."""
         return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
 
-    def _operands_of(self, sweeps: Iterable[tuple[Sweep, Role]]) -> list[int | np.ndarray]:
+    def _operands_of(self, programs: Programs) -> list[int | np.ndarray]:
         """The operands of programs."""
-        return [x for sweep, _ in sweeps for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
+        return [x for sweep, _ in programs.values() for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
-        self, name: str, sweeps: Sequence[tuple[Sweep, Role]], flags: Sequence[int],
-        operands: list[int | np.ndarray], results: Sequence[ArrayType], arrays: Sequence[str],
-        recorded: bool = False, directions: int = 1,
+        self, name: str, programs: Programs, flags: Sequence[int], operands: list[int | np.ndarray],
+        results: Sequence[ArrayType], arrays: Sequence[str], recorded: bool = False, directions: int = 1,
     ) -> NativeCall:  # fmt: skip
         """A call of the virtual machine, or of a kernel; `arrays`: what its operands after those of the programs, and
         its results, are in `motion.h`, empty for the cotangents of parameters."""
-        settings = partial(self._settings, [sweep for sweep, _ in sweeps], flags=flags, directions=directions)
-        kernel = partial(self._kernel, name, sweeps, tuple(arrays), (*flags[:2], recorded))
+        settings = partial(self._settings, programs, flags=flags, directions=directions)
+        kernel = partial(self._kernel, name, programs, tuple(arrays), (*flags[:2], recorded))
         return NativeCall(settings, operands, results, kernel)
 
     def _kernel(
-        self, name: str, sweeps: Sequence[tuple[Sweep, Role]], arrays: tuple[str, ...], flags: Sequence[int],
-        buffers: Sequence[Buffer],
-    ) -> MotionKernel:  # fmt: skip
+        self, name: str, programs: Programs, arrays: tuple[str, ...], flags: Sequence[int], buffers: Sequence[Buffer]
+    ) -> MotionKernel:
         parts: list[Part] = []
-        for sweep, role in sweeps:
-            parts.append(sweep.part(role, parts[-1].end if parts else 0))
-        tableau = self.tableau
-        names = ("adaptive", "force_dtmin", "recorded", "max_steps", "rows", "method.fsal", "method.ssal")
-        numbers = (*flags, self.max_steps, self.rows, tableau.fsal, tableau.ssal)
+        for program, (sweep, role) in programs.items():
+            parts.append(sweep.part(program, role, parts[-1].end if parts else 0))
+        tableau, memory = self.tableau, self.memory
+        sizes = {
+            "MOVING": self.moving, "EVENTS": memory.events, "ENTRY": memory.entry, "UNKNOWNS": self._unknowns.size,
+            "FACTORS": self._unknowns.factors,
+        }  # fmt: skip
+        settings = dict(zip(("adaptive", "force_dtmin", "recorded"), map(int, flags), strict=True)) | {
+            "max_steps": self.max_steps, "rows": self.rows, "method.fsal": int(tableau.fsal),
+            "method.ssal": int(tableau.ssal), "coordinates": self._closed,
+        }  # fmt: skip
+        settings |= {f"memory.{name}": x for name, x in memory._asdict().items()}
+        settings |= {f"unknowns.ends[{k}]": end for k, end in enumerate(self._unknowns.ends)}
         return MotionKernel(
-            name, tuple(parts), self.after is not None, tuple(buffers), arrays, tableau.numbers, tableau.stages,
-            DEGREE, self.norm, self.moving, {name: int(x) for name, x in zip(names, numbers, strict=True)},
-            self.types[0].dtype,
+            name, tuple(parts), tuple(buffers), arrays, tableau.numbers, tableau.stages, DEGREE, self.norm, sizes,
+            settings, self.types[0].dtype,
         )  # fmt: skip
 
     def solve_results(self, recorded: bool) -> list[ArrayType]:

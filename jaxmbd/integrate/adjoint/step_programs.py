@@ -101,17 +101,20 @@ class Sweep(NamedTuple):
     time_cotangent: int = -1
     condition: int = -1
 
-    def part(self, role: Role, first: int) -> Part:
-        """The program as a part of a kernel whose operands begin at `first`."""
+    def part(self, name: str, role: Role, first: int) -> Part:
+        """The program as a part of a kernel, whose operands begin at `first`."""
         cotangents = {self.state_cotangent: "bar", self.time_cotangent: "tbar"}
         outputs = range(len(self.program.output_sizes))
         results = [cotangents.get(k, "") for k in outputs] if role is PULL else ["f", "df"][: len(outputs)]
         named = {self.time: "t", self.state: "y", self.time_tangent: "dt", self.state_tangent: "dy"}
         moving = {k: name for k, name in named.items() if k >= 0}
-        return Part(self.program, role, moving, tuple(results), first, self.condition)
+        return Part(name, self.program, role, moving, tuple(results), first, self.condition)
 
     def numbers(self) -> list[int]:
         return [register(self.program), *self[1:]]
 
     def tables(self, dtype: np.dtype) -> list[np.ndarray]:
         return [table.astype(dtype) for table in self.program.constant_tables]
+
+
+NO_PROGRAM = [0] * len(Sweep._fields)  # the numbers in the place of one that a motion does not have

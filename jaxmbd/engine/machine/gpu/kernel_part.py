@@ -30,10 +30,16 @@ class Role(NamedTuple):
         return ", ".join(each.split()[-1].lstrip("*") for each in self.parameters)
 
 
+# The programs of a motion, as `motion.h` numbers them.
+PROGRAMS = (
+    "RATE", "DERIVATIVE", "AFTER", "GUARD", "EVENT", "EVENT_DERIVATIVE", "CLOSING", "CLOSING_DERIVATIVE", "GUESS",
+    "LINEARIZE", "REACH", "REACH_DERIVATIVE", "ADJOINT",
+)  # fmt: skip
+
 _AT = ("V *x", "const V *t", "const V *y")
 _INSTANCES = "const int64_t *instances"
 BEGIN = Role("begin", ("V *x", _INSTANCES))
-SLOPE = Role("slope", (*_AT, _INSTANCES, "V *f"))  # or what happens after a step
+SLOPE = Role("slope", (*_AT, _INSTANCES, "V *f"))
 TANGENT = Role("tangent", (*_AT, "const V *dt", "const V *dy", _INSTANCES, "V *f", "V *df"))
 PULL = Role("pull", (*_AT, "const V *dy", _INSTANCES, "const V on", "V *bar", "V *tbar", "V *bars"))
 
@@ -46,13 +52,14 @@ class Buffer(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A program of a motion.
+    """A program of a motion, one of `PROGRAMS` by its `name`.
 
     `moving`: the inputs that are no operands, as their names in the kernel: `t`, `y`, `dt`, `dy`; `results`: the names
     of the outputs, empty for the cotangent of a parameter; `first`: the place of its first operand; `condition`: the
     input that is zero where nothing happens, -1 for none.
     """
 
+    name: str
     program: Program
     role: Role
     moving: dict[int, str]
@@ -77,7 +84,7 @@ class Part(NamedTuple):
 
 class PartText(NamedTuple):
     """The functions of a part, the statements for its uniform values, and the numbers of these and of values carried
-    from the start of a motion to its stages."""
+    from the start of a motion to its stages, one at least."""
 
     functions: str
     prepare: str
@@ -85,9 +92,9 @@ class PartText(NamedTuple):
     carried: int
 
 
-def part_text(number: int, part: Part, buffers: Sequence[Buffer], offset: int, limit: int) -> PartText:
+def part_text(part: Part, buffers: Sequence[Buffer], offset: int, limit: int) -> PartText:
     """The text of a part; its uniform values begin at `offset`, and there may be `limit` of all parts together."""
-    levels = _Levels(part, buffers, _UNIFORM)
+    name, levels = part.name, _Levels(part, buffers, _UNIFORM)
     if offset + len(levels.kept(_UNIFORM)) > limit:
         levels = _Levels(part, buffers, _INSTANCE)
     values, uniform, carried = levels.values, levels.kept(_UNIFORM), levels.kept(_INSTANCE)
@@ -97,26 +104,27 @@ def part_text(number: int, part: Part, buffers: Sequence[Buffer], offset: int, l
     prepare = statements(values, {f"results[{offset + i}]": k for i, k in enumerate(uniform)}, inputs)
     begin = statements(values, {f"x[{i}]": k for i, k in enumerate(carried)}, before)
     at_stage = statements(values, levels.results, moving)
-    head, tail = f"{_gather_text(number, levels)}\n#define gather_lanes gather_{number}", "#undef gather_lanes\n"
+    head, tail = f"{_gather_text(name, levels)}\n#define gather_lanes gather_{name}", "#undef gather_lanes\n"
     functions = [
-        head, *function(BEGIN, number), *_lines(begin), "}", *_stage_function(number, part, at_stage), tail,
+        head, *function(BEGIN, name), *_lines(begin), "}", *_stage_function(part, at_stage), tail,
     ]  # fmt: skip
-    once = [f"#define gather_lanes gather_{number}", "{", *_lines(prepare), "}", tail]
+    once = [f"#define gather_lanes gather_{name}", "{", *_lines(prepare), "}", tail]
     return PartText("\n".join(functions), "\n".join(once), len(uniform), max(len(carried), 1))
 
 
-def _stage_function(number: int, part: Part, body: Iterator[str]) -> list[str]:
+def _stage_function(part: Part, body: Iterator[str]) -> list[str]:
     """The function that is called at each stage."""
     first, last, count = [], [], part.parameters
     if part.role is PULL:
-        first = [f"V own[{max(count, 1)}];", "for (int k = 0; k < STATES(m); k++) bar[k] = 0;"]
+        first = [f"V own[{max(count, 1)}];"]
+        first += [] if "bar" in part.results else ["for (int k = 0; k < STATES(m); k++) bar[k] = 0;"]
         last = [f"for (int k = 0; k < {count}; k++) bars[k] += select_lanes(on, own[k], ALL(0));"]
-    return [*function(part.role, number), *first, *_lines(body), *last, "}"]
+    return [*function(part.role, part.name), *first, *_lines(body), *last, "}"]
 
 
-def function(role: Role, number: int | str) -> list[str]:
+def function(role: Role, program: str) -> list[str]:
     """The beginning of a function."""
-    return [f"INLINE void {role.name}_{number}(const Motion *m, {', '.join(role.parameters)}) {{"]
+    return [f"INLINE void {role.name}_{program}(const Motion *m, {', '.join(role.parameters)}) {{"]
 
 
 class _Levels:
@@ -192,7 +200,7 @@ def _lines(statements: Iterator[str]) -> Iterator[str]:
     return (f"  {line.replace('(call, ', '(m, ')}" for line in statements)
 
 
-def _gather_text(number: int, levels: _Levels) -> str:
+def _gather_text(name: str, levels: _Levels) -> str:
     """The function that reads a table at an index, which is clamped into the table as in `lanes.h`."""
     cases = [
         f"case {k}: table = {levels.operand_text(given)} + {first}, stride = {stride}, length = {length}; break;"
@@ -201,7 +209,7 @@ def _gather_text(number: int, levels: _Levels) -> str:
     if not cases:
         return ""
     return "\n".join([
-        f"INLINE V gather_{number}(const Motion *m, const int k, const V index, const int64_t *instances) {{",
+        f"INLINE V gather_{name}(const Motion *m, const int k, const V index, const int64_t *instances) {{",
         "const T *table = NULL;", "int64_t stride = 0, length = 1;", "switch (k) {", *cases, "}",
         "return table[stride * (!(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1)];", "}",
     ])  # fmt: skip

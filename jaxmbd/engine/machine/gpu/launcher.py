@@ -115,7 +115,7 @@ def ready() -> None:
 
 
 def is_worthwhile(operations: int) -> bool:
-    """True if motions with so many operations at each stage run as kernels unless another engine is asked for."""
+    """True if motions with so many operations run as kernels unless another engine is asked for."""
     return choice.is_kernel(operations) and not missing() and bool(nvrtc.version())
 
 
