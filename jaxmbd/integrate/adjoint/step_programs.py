@@ -117,4 +117,4 @@ class Sweep(NamedTuple):
         return [table.astype(dtype) for table in self.program.constant_tables]
 
 
-NO_PROGRAM = [0] * len(Sweep._fields)  # the numbers in the place of one that a motion does not have
+NO_PROGRAM = [0] * len(Sweep.__annotations__)  # the numbers in the place of one that a motion does not have
