@@ -365,11 +365,8 @@ class NativeSteps(AbstractSteps):
         }  # fmt: skip
         found: Programs = {}
         for program in (program for program in PROGRAMS if is_there[program]):
-            function, is_derivative = (
-                program.removesuffix("DERIVATIVE").strip("_").lower(),
-                program.endswith("DERIVATIVE"),
-            )
-            function = function if function not in ("", "rate") else "iterate" if implicit else "rate"
+            is_derivative, main = program.endswith("DERIVATIVE"), "iterate" if implicit else "rate"
+            function = main if program in ("RATE", "DERIVATIVE") else program.removesuffix("_DERIVATIVE").lower()
             if function == "adjoint":
                 sweep = self._adjoint
             else:
