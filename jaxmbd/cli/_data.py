@@ -45,6 +45,26 @@ def read_table(path: Path, mechanism: Mechanism) -> tuple[np.ndarray, dict[str, 
     return times, _channels(columns, units, axes)
 
 
+def read_signal(path: Path, name: str, unit: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read the times [s] and the values of the column `name` of a table, without rows in which it is empty."""
+    first, headings, rows = _cells(path)
+    where, found = f"{str(path)!r}, line {first}", {}
+    for place, (column, given) in enumerate(map(_name_and_unit, headings)):
+        if column == name or column in _TIMES:
+            kind, known = (name, unit) if column == name else (_TIMES[0], "s")
+            if kind in found:
+                raise MechanismError(f"{where}: two columns are named {column!r}.")
+            found[kind] = rows[:, place] * _factor(where, column, given, known)
+    for kind in (_TIMES[0], name):
+        if kind not in found:
+            raise MechanismError(f"{where}: no column is named {kind!r}; there are {', '.join(headings)}.")
+    times, values = found[_TIMES[0]], found[name]
+    is_known = np.isfinite(values) & np.isfinite(times)
+    if not is_known.any():
+        raise MechanismError(f"{where}: the column {name!r} has no number.")
+    return times[is_known], values[is_known]
+
+
 def _cells(path: Path) -> tuple[int, list[str], np.ndarray]:
     """The line of the headings, the headings, and the numbers below them."""
     lines = [(number, line) for number, line in enumerate(_text(path).splitlines(), 1) if line.strip()]

@@ -12,6 +12,7 @@ import lazy_loader
 import typer
 from rich.console import Console
 
+import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values_of
 from jaxmbd.cli._completion import ENDINGS
@@ -22,6 +23,7 @@ from jaxmbd.progress import reporting
 if TYPE_CHECKING:
     from jaxmbd import examples
     from jaxmbd import io as files
+    from jaxmbd.cli import _data as tables
     from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
+    tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.state.output_channels", suppress_warning=True)
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
@@ -131,6 +134,7 @@ def load(
     coordinates: options.Coordinates = "",
     cut: options.Cut = None,
     values: options.Values = None,
+    input: options.Inputs = None,
     speed: options.Speed = None,
     guess: options.Guess = None,
     read: options.Read = None,
@@ -155,12 +159,7 @@ def load(
     foreign = {option: value for option, value in foreign.items() if value is not None}
     example, start = _example_of(model, name, trust, foreign)
     title = Path(model).stem if _is_path(model) else example.name
-    given, fixed = _divided(example.mechanism, values_of.numbers("--set", values))
-    if given:
-        if start is not None:  # with other numbers its joints need not be closed
-            example = replace(example, **beginning.released(example.mechanism, start))
-        start, changed = None, numbers.with_numbers(example.mechanism, given)
-        example = replace(example, mechanism=changed)
+    example, start, fixed = _with_numbers(example, start, values_of.numbers("--set", values))
     if coordinates or cut:
         if start is not None:
             raise MechanismError(
@@ -168,6 +167,7 @@ def load(
                 "Delete [state] from it, or give the options when the file is written (jaxmbd convert)."
             )
         example = example.with_coordinates(coordinates or "joint", cut or ())
+    example = replace(example, mechanism=_with_inputs(example.mechanism, values_of.signals("--input", input)))
     initial = {
         "fixed": fixed,
         "speeds": values_of.numbers("--speed", speed),
@@ -181,6 +181,36 @@ def load(
     reads = _output_names(example, read)
     path = Path(model) if _is_path(model) else None
     return Model(title, example, reads, tuple(read or ()), where, Console(), start, path, format, show, ending_of(out))
+
+
+def _with_numbers(
+    example: "Example", start: "State | None", values: dict[str, float]
+) -> "tuple[Example, State | None, dict[str, float]]":
+    """The model with other numbers of its parts, the state that it still has, and the coordinates among the values."""
+    given, fixed = _divided(example.mechanism, values)
+    if not given:
+        return example, start, fixed
+    if start is not None:  # with other numbers its joints need not be closed
+        example = replace(example, **beginning.released(example.mechanism, start))
+    return replace(example, mechanism=numbers.with_numbers(example.mechanism, given)), None, fixed
+
+
+def _with_inputs(mechanism: "mechanisms.Mechanism", given: dict[str, float | Path]) -> "mechanisms.Mechanism":
+    """The mechanism with signals added to its inputs: numbers, and columns of tables over time."""
+    if not given:
+        return mechanism
+    known, drivers = mbd.inputs(mechanism), {driver.name for driver in mechanism.drivers}
+    signals: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Path):
+            check_known("input", [name], known)
+            samples = tables.read_signal(value, name, known[name])
+            # What a driver prescribes must have rates, which a table has not.
+            function = mbd.SmoothingSpline if name.split(".")[0] in drivers else mbd.Table
+            signals[name] = function(*samples)
+        else:
+            signals[name] = value
+    return mbd.with_inputs(mechanism, signals)
 
 
 def _divided(mechanism: "mechanisms.Mechanism", given: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:

@@ -37,6 +37,14 @@ Values = Annotated[
         "crank.theta=30deg (repeatable).",
     ),
 ]
+Inputs = Annotated[
+    list[str] | None,
+    Option(
+        "--input",
+        help="What is added to an input: a number, O.angle=2, or a table with a column of its name, O.angle=log.csv, "
+        "of an effort [N, N m], a voltage, what a driver prescribes, ... (repeatable).",
+    ),
+]
 Speed = Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2 (repeatable).")]
 Guess = Annotated[
     list[str] | None, Option(help="Where the search for a coordinate starts: crank.theta=30deg (repeatable).")

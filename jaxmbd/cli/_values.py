@@ -7,6 +7,7 @@ a part, or of an output, so it may hold any character but its last `=`.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from jaxmbd.errors import MechanismError, check_known
 
@@ -27,6 +28,16 @@ def numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
     """Parse `["crank.theta=0.3", "O.angle=30deg"]` to numbers by name, angles in radians."""
     needs = "a name and a number, crank.theta=0.3 or O.angle=30deg"
     return {name: _numbers(option, text, value, 1, needs)[0] for name, (text, value) in _named(option, texts, needs)}
+
+
+def signals(option: str, texts: Iterable[str] | None) -> dict[str, float | Path]:
+    """Parse `["O.angle=2", "slider.x=log.csv"]` to numbers, or tables over time, by name."""
+    needs = "a name and a number or a CSV file, O.angle=2 or O.angle=log.csv"
+    found: dict[str, float | Path] = {}
+    for name, (text, value) in _named(option, texts, needs):
+        is_file = value.lower().endswith(".csv")
+        found[name] = Path(value) if is_file else _numbers(option, text, value, 1, needs)[0]
+    return found
 
 
 def ranges(option: str, texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:

@@ -186,6 +186,63 @@ def test_linearize_takes_where_a_force_acts_by_both_names(swing: Path, tmp_path:
         np.testing.assert_allclose(-C @ np.linalg.solve(A, B), [[1 / (9.81 * 0.5)]], rtol=1e-6)
 
 
+def test_inputs_are_numbers_and_tables(swing: Path, tmp_path: Path) -> None:
+    """A torque holds the rod where `m g l/2 cos θ` is that; a table holds another one before and after its times."""
+    table = tmp_path / "log.csv"
+    table.write_text("time [s],O.angle [N m],other\n0,2,7\n1,,7\n2,3,7\n")
+    start = ("--set", f"rod.theta={-np.pi / 2}", "--stable", "--no-files", "--read", "rod.theta")
+    for given in ("O.angle=2", f"O.angle={table}"):
+        code, text = run("equilibrium", str(swing), *start, "--input", given)
+        assert code == 0, text
+        assert float(row(text, "rod.theta")[-1]) == pytest.approx(-np.arccos(2 / (9.81 * 0.5)), rel=1e-5)
+    code, text = run("simulate", str(swing), "--no-files", "--until", "3", "--input", given, "--read", "O angle.effort")
+    assert code == 0, text
+    assert [float(x) for x in row(text, "O angle.effort")[-4:]] == [2, 3, 2, 3]
+
+
+def test_what_a_driver_prescribes_is_added_to_by_a_smooth_signal(tmp_path: Path) -> None:
+    """A parabola, which a smoothing spline leaves as it is."""
+    table = tmp_path / "log.csv"
+    ts = np.linspace(0.0, 1.0, 30)
+    table.write_text("t,turn.motion [deg]\n" + "".join(f"{t},{90 * t**2}\n" for t in ts))
+    model = tmp_path / "model.py"
+    model.write_text(
+        "from jaxmbd import planar as pl\n"
+        "disc = pl.Body('disc', 1.0, 1.0)\n"
+        "joint = pl.Revolute('O', pl.ground.at(), disc.at())\n"
+        "mechanism = pl.Mechanism([disc], [joint], drivers=[pl.Driver('turn', 'O.angle', 1.0)])\n"
+    )
+    options = ("--no-files", "--until", "1", "--read", "O.angle", "--read", "O.angle_rate", "--read", "turn.effort")
+    code, text = run("kinematics", str(model), *options, "--input", f"turn.motion={table}")
+    assert code == 0, text
+    assert float(row(text, "O.angle")[-3]) == pytest.approx(1 + np.pi / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "message"),
+    [
+        ("O.angel=2", "", "There is no input named 'O.angel'. Did you mean 'O.angle'?"),
+        ("O.angle=fast", "", "--input takes a name and a number or a CSV file"),
+        ("O.angel=log.csv", "t,O.angle\n0,1\n1,2", "There is no input named 'O.angel'. Did you mean 'O.angle'?"),
+        ("O.angle=log.csv", "t,O.angel\n0,1\n1,2", "no column is named 'O.angle'; there are t, O.angel."),
+        ("O.angle=log.csv", "O.angle,x\n0,1\n1,2", "no column is named 'time'; there are O.angle, x."),
+        ("O.angle=log.csv", "t,O.angle [N]\n0,1\n1,2", "the unit of 'O.angle' is 'N m', got 'N'"),
+        ("O.angle=log.csv", "t,O.angle,O.angle\n0,1,2\n1,2,3", "two columns are named 'O.angle'"),
+        ("O.angle=log.csv", "t,O.angle\n1,1\n0,2", "times must increase"),
+        ("O.angle=log.csv", "t,O.angle\n1,\n0,", "has no number"),
+        ("O.angle=none.csv", "", "There is no file 'none.csv'"),
+    ],
+)
+def test_inputs_that_are_none(
+    swing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text(text)
+    code, shown = run("assemble", str(swing), "--no-files", "--input", given)
+    assert code == 1
+    assert message in said(shown)
+
+
 def test_equations_are_formulas_and_source(swing: Path, tmp_path: Path) -> None:
     options = [str(swing), "--coordinates", "joint", "--symbol", "rod.mass=m", "--symbol", "O.b.position[0]=L"]
     code, text = run("equations", *options, "--format", "sympy", "--piece", "xM", "--piece", "vF")
