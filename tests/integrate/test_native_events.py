@@ -65,6 +65,51 @@ def test_a_quantity_that_only_comes_near_does_not_cross() -> None:
     assert float(run.ts[-1]) == 31.0
 
 
+# The quantity is sin(t): it goes `beyond` beyond the level and turns back, or that far from it where it is negative.
+@pytest.mark.parametrize("beyond", [1e-5, slow(1e-9), -1e-9, slow(-1e-12)])
+def test_an_event_that_grazes_its_value_is_told(beyond: float) -> None:
+    level = 1 - beyond
+    events = [mbd.Event("up", edge, above=level, then=mbd.LogOnly()), mbd.Event("t", "t", above=30.0)]
+    run = logged(events, end=31.0)
+    log = run.events
+    assert log is not None
+    np.testing.assert_allclose(log.resolution, [2e-7, 3.1e-6], rtol=0.02)
+    grazes = 0 < beyond < 1e-7
+    if beyond > 0:
+        assert int(log.count) == 6
+        np.testing.assert_allclose(log.depths, [*[beyond] * 5, *[np.inf] * 59], rtol=2 * beyond + 1e-6)
+        np.testing.assert_array_equal(log.grazing, [grazes] * 5 + [False] * 59)
+        assert np.isinf(log.nearest).all()
+    else:
+        assert int(log.count) == 1
+        np.testing.assert_allclose(log.nearest, [-beyond, np.inf], rtol=0.2)
+        np.testing.assert_array_equal(log.near_misses, [True, False])
+    for text in (repr(log), repr(run)):
+        assert text.count("'up' grazes its value at t = ") == 5 * grazes
+        assert text.count("'up' nearly happened: its quantity turned back ") == (beyond < 0)
+
+
+def test_how_near_a_quantity_came_that_was_on_its_value() -> None:
+    """Its height is divided by the time since then, where the loop looks for its root."""
+    back = mbd.Event("back", lambda at: 1 - jnp.cos(at.q[0]) + 1e-5 * at.q[0], below=0.0)
+    run = logged([back], end=9.0)
+    assert run.events is not None
+    np.testing.assert_allclose(run.events.nearest, 2e-5 * math.pi, rtol=1e-2)
+    assert not run.events.near_misses.any()
+
+
+@pytest.mark.parametrize("of_rates", [False, slow(True)])
+def test_depths_are_those_of_the_quantity_by_either_loop(of_rates: bool) -> None:
+    """Of `sin(q)` at L, by its first two rates, also where forces are needed for it: `(1 − L²) / (2 L)`."""
+    quantity = (lambda at: edge(at) * at.v[0] + at.vdot[0]) if of_rates else edge
+    for engine in ("auto", "diffrax"):
+        log = logged([mbd.Event("up", quantity, above=0.25, then=mbd.LogOnly())], engine=engine).events
+        assert log is not None
+        np.testing.assert_allclose(log.depths[:2], [(1 - 0.25**2) / 0.5, np.inf], rtol=1e-7)
+        assert np.isnan(log.nearest).all() == (engine == "diffrax")
+        assert "graze" not in repr(log)
+
+
 def test_events_of_one_step_happen_in_their_order() -> None:
     """At angles 0.3 to 0.9, named against that order; what is crossed twice is listed twice."""
     names = {"e": 0.3, "d": 0.5, "c": 0.500001, "b": 0.7, "a": 0.9}

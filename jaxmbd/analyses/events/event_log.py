@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.events.event import ChannelName, Quantity
 from jaxmbd.analyses.events.impact import Compliance
@@ -25,6 +25,7 @@ REASONS = {
     1: RESULTS.event_at_start, 2: RESULTS.event_blocked, 3: RESULTS.max_events_reached, 4: RESULTS.event_unknown,
 }  # fmt: skip
 STARTED, BLOCKED, USED_UP, UNKNOWN = REASONS
+_DOUBT = "Whether it happens is uncertain, and derivatives of what follows are no guide to other values of parameters."
 
 
 class Events(eqx.Module):
@@ -35,6 +36,14 @@ class Events(eqx.Module):
     `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
     `impulse`, that of the event itself. Unused entries have the time and the state at the end, and zero impulses. All
     arrays are differentiable. Outside `jit`, iteration yields names and times, and `print` shows a table of them.
+
+    Where a quantity only touches its value, errors of the motion decide whether the event happens, and no derivative of
+    what follows can be trusted. `depths (room,)`: how far the quantity of an event would go beyond its value before it
+    turned back, if nothing happened; infinite if it would not. `nearest`, for each of `names`: about the least distance
+    from its value at which a quantity turned back, so that nothing happened; infinite if it never did, NaN if diffrax
+    integrated the motion. `resolution`, for each of `names`: the error to expect of the quantity, ten tolerances of its
+    size. All are in the unit of the quantity, without derivatives. `grazing` and `near_misses` say where they are less
+    than that error, and `print` tells.
     """
 
     mechanism: Mechanism
@@ -52,14 +61,17 @@ class Events(eqx.Module):
     lam: Float[Array, "room m"]
     trouble: Int[Array, ""]  # 0, or the reason for which the event `names[culprit]` halted the motion
     culprit: Int[Array, ""]
+    depths: Float[Array, " room"]
+    nearest: Float[Array, " n"]
+    resolution: Float[Array, " n"]
 
     def __repr__(self) -> str:
-        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0)
+        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0, depths=1)
 
     def _text(self) -> str:
         entries = list(self)
         trouble = int(self.trouble)
-        halted = [f"The motion came to a halt: {RESULTS[REASONS[trouble]]}"] if trouble else []
+        halted = [*self.doubts(), *([f"The motion came to a halt: {RESULTS[REASONS[trouble]]}"] if trouble else [])]
         if not entries:
             return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
         rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
@@ -74,6 +86,29 @@ class Events(eqx.Module):
         of = self.along[name]
         unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, ChannelName) else ""
         return f"{format_number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
+
+    @property
+    def grazing(self) -> Bool[Array, " room"]:
+        """True for events whose quantity would go no further beyond its value than the error of the motion."""
+        return (self.which >= 0) & (self.depths <= self.resolution[self.which])
+
+    @property
+    def near_misses(self) -> Bool[Array, " n"]:
+        """For each of `names`, true if its quantity came as near to its value as the error of the motion, and turned
+        back."""
+        return self.nearest <= self.resolution
+
+    def doubts(self) -> list[str]:
+        """What the errors of the motion have decided, as sentences (outside `jit`)."""
+        found = []
+        for k in np.flatnonzero(np.asarray(self.grazing)):
+            when, depth = format_number(self.times[k]), f"{self.depths[k]:.2g}"
+            grazes = f"grazes its value at t = {when} s: its quantity would go only {depth} beyond that"
+            found.append((int(self.which[k]), grazes))
+        for j in np.flatnonzero(np.asarray(self.near_misses)):
+            from_value = f"{max(float(self.nearest[j]), 0.0):.2g}"
+            found.append((int(j), f"nearly happened: its quantity turned back {from_value} from its value"))
+        return [f"{self.names[j]!r} {how}, and its error may be {self.resolution[j]:.2g}. {_DOUBT}" for j, how in found]
 
     @property
     def impulse(self) -> Float[Array, " room"]:

@@ -19,7 +19,7 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP,
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated
 from jaxmbd.integrate.adjoint.event_functions import EventMemory
@@ -35,8 +35,9 @@ class Memory(NamedTuple):
 
     `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
     `happened`, how many crossings there were; `halted`, 1 if an event has ended the motion; `trouble` and `culprit`, as
-    in the log; `since`, when the segment began; `side`, `touching`, `enabled` and `just` `(n,)`; `held` and `values`
-    `(k,)`, of latches; `factors (s,)` and `numbers`, of changed forces.
+    in the log; `since`, when the segment began; `side`, `touching`, `enabled`, `just` `(n,)`; `nearest (n,)`, the
+    least height from which each quantity turned back; `held` and `values` `(k,)`, of latches;
+    `factors (s,)` and `numbers`, of changed forces.
     """
 
     time: Array
@@ -51,6 +52,7 @@ class Memory(NamedTuple):
     touching: Array
     enabled: Array
     just: Array
+    nearest: Array
     held: Array
     values: Array
     factors: Array
@@ -80,8 +82,8 @@ class EventPrograms:
         factors, numbers = (jnp.zeros(0, dtype), []) if self.changes is None else self.changes.values
         flat = [jnp.zeros(0, dtype), *(jnp.ravel(x).astype(dtype) for x in numbers)]
         return Memory(
-            zero, zero + _START, zero, zero, zero, zero, zero, zero, none, none, none, none, jnp.zeros(k, dtype),
-            jnp.zeros(k, dtype), jnp.ravel(factors), jnp.concatenate(flat),
+            zero, zero + _START, zero, zero, zero, zero, zero, zero, none, none, none, none,
+            none + jnp.inf, jnp.zeros(k, dtype), jnp.zeros(k, dtype), jnp.ravel(factors), jnp.concatenate(flat),
         )  # fmt: skip
 
     def packed(self, memory: Memory) -> Array:
@@ -95,12 +97,11 @@ class EventPrograms:
 
     def layout(self, first: int, motion: int) -> EventMemory:
         """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
-        place = {name: first + k for k, name in enumerate(("time", "due", "logged", "happened", "halted"))}
+        place = {name: first + at for name, at in zip(Memory._fields, (0, *self._ends), strict=True)}
         impulses = len(self.rules.along) + self.rules.equations.m
-        entry = 2 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
-        return EventMemory(
-            len(self.rules.events), self.room, entry, place["time"], place["due"], place["logged"], place["halted"]
-        )
+        entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
+        places = {name: at for name, at in place.items() if name in EventMemory._fields}
+        return EventMemory(len(self.rules.events), self.room, entry, **places)
 
     # --- the equations of a segment -----------------------------------------------------------------------
 
@@ -166,7 +167,9 @@ class EventPrograms:
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
-        parts = jnp.sum(hit * numbers), t, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
+        depths = self.rules.depths(*frozen((*self.at_memory(memory), memory.side, t, y)))
+        depth = jnp.sum(jnp.where(hit, depths, 0.0))
+        parts = jnp.sum(hit * numbers), t, depth, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
         return after, self._begin(new, t, after, memory.due == _START, stops), entry
 
@@ -203,10 +206,10 @@ class EventPrograms:
 
 
 def solution_with_events(
-    run: dfx.Solution, log: Array, programs: EventPrograms, ts: Array, rank: Array
+    run: dfx.Solution, log: Array, programs: EventPrograms, ts: Array, rank: Array, tolerance: Scalar
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
     """The results of a run in the native loop, as those of an integration in segments are. `log (room, entry)`: the
-    entries of its events; `rank`, of the constraint rows at assembly."""
+    entries of its events; `rank`, of the constraint rows at assembly; `tolerance`, of the steps."""
     (ys, end), mechanism, room = run.ys, programs.mechanism, programs.room  # pyright: ignore
     memory, rules = programs.unpacked(end[3][0]), programs.rules
     t1 = memory.time
@@ -215,8 +218,9 @@ def solution_with_events(
     count = jnp.minimum(memory.logged.astype(int), room)
     there = jnp.arange(room) < count
     own, of_segment = len(mechanism.layout.z.sizes), [int(np.size(x)) for x in programs.start.of_segment]
-    widths = [1, 1, mechanism.nq, own, mechanism.nv, mechanism.nv, len(rules.along), rules.equations.m, *of_segment]
-    which, t, q, z, before, after, impulses, lam, *of_segment = jnp.split(log, np.cumsum(widths)[:-1].tolist(), axis=1)
+    widths = [1, 1, 1, mechanism.nq, own, mechanism.nv, mechanism.nv, len(rules.along), rules.equations.m, *of_segment]
+    parts = jnp.split(log, np.cumsum(widths)[:-1].tolist(), axis=1)
+    which, t, depth, q, z, before, after, impulses, lam, *of_segment = parts
     at_end = end[0], split_integrated(mechanism, end[2])[0], end[1], end[1]
     q, z, before, after = (jnp.where(there[:, None], x, y) for x, y in zip((q, z, before, after), at_end, strict=True))
     times = jnp.where(there, t[:, 0], t1)
@@ -235,7 +239,7 @@ def solution_with_events(
     events = Events(
         mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
         jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,
-        trouble, culprit,
+        trouble, culprit, jnp.where(there, depth[:, 0], jnp.inf), memory.nearest, rules.resolution(tolerance),
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
     begun = memory.due != _START

@@ -37,6 +37,7 @@ from jaxmbd.state.output_channels import Snapshot, channel_units
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.
 _NEAR = 2.0**10
+_ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
 
 
 class Standing(NamedTuple):
@@ -84,8 +85,9 @@ class EventRules:
         self.sides = np.asarray([event.side for event in events])
         scales, quantities = equations.scales, [event.quantity for event in events]
         sizes = [scales.quantity(unit_of(equations.mechanism, of)) for of in quantities]
+        self.sizes = (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels)).astype(dtype)
         # The distances, and the rates, up to which quantities count as being on their values and as resting.
-        self.near = _NEAR * jnp.finfo(dtype).eps * (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels))
+        self.near = _NEAR * jnp.finfo(dtype).eps * self.sizes
         self.slow = self.near / scales.time
 
     def formulation_with(self, latches: Latches) -> AbstractFormulation:
@@ -132,6 +134,25 @@ class EventRules:
             rates = motion.rate, rates[1].at[: len(own)].set(own)
         along = jnp.ones_like(t), equations.rate(t, q, v), *rates
         return jax.jvp(lambda *at: self.distances(equations, formulation, *at), (t, q, v, z), along)
+
+    def depths(
+        self, equations: Equations, formulation: AbstractFormulation, side: Array, t: Array, y: Any
+    ) -> Float[Array, " n"]:
+        """How far each quantity, on its value, would go beyond that before it turns back, if nothing happened: from its
+        first two rates, infinite where it does not turn back."""
+        q, v, z = y
+        there = at_integrated(equations, z)
+        motion = motion_of(formulation, there, t, q, v)
+        own = integrated_rates(there.at(t, q), motion.v)
+        along = jnp.ones_like(t), motion.qdot, motion.rate, jnp.zeros_like(z).at[: len(own)].set(own)
+        rates = lambda t, *y: self.distances_and_rates(equations, formulation, t, y)[1]  # noqa: E731
+        rate, bend = jax.jvp(rates, (t, q, v, z), along)
+        turns = side * bend > 0
+        return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
+
+    def resolution(self, tolerance: Scalar) -> Float[Array, " n"]:
+        """The errors to expect of the quantities where the steps of a motion have that relative tolerance."""
+        return jax.lax.stop_gradient(jnp.maximum(_ERROR * tolerance * self.sizes, self.near))
 
     def standing(
         self, equations: Equations, formulation: AbstractFormulation, latches: Latches, side: Array, just: Array,

@@ -22,6 +22,7 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules, Standing
 from jaxmbd.analyses.events.impact import Latches, positions
+from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
@@ -66,6 +67,7 @@ class _Segment(NamedTuple):
     which: Array
     impulses: Array
     lam: Array
+    depth: Array
     stats: dict[str, Any]
 
 
@@ -145,7 +147,10 @@ class SegmentedIntegration:
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         jump, blocked = rules.impact(at, carry.latches, v, hit & fires)
         z = split_integrated(at.mechanism, y[2])[0]
-        record = _Segment(ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats)
+        depth = rules.depths(*frozen((equations, formulation, start.side, t, y)))[j]
+        record = _Segment(
+            ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, depth, run.stats
+        )  # fmt: skip
         last = k == carry.latches.starts.shape[0] - 1
         trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
         trouble = jnp.where(jnp.any(unknown), UNKNOWN, trouble)
@@ -195,11 +200,12 @@ class SegmentedIntegration:
 
 def run_with_events(
     solve: Solve, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Array,
-    events: tuple[Event, ...], room: int, rank: Array,
+    events: tuple[Event, ...], room: int, rank: Array, tolerance: Scalar,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """The motion from `y = (q, v, z)` over the times `ts`, in segments between events.
 
-    **Arguments:** `room`, for how many events; `rank`, of the constraint rows at assembly, which the log keeps.
+    **Arguments:** `room`, for how many events; `rank`, of the constraint rows at assembly, which the log keeps;
+    `tolerance`, of the steps.
 
     **Returns:** the motion; the formulation with the latches, and the changes of forces, at each time; the event log.
     """
@@ -223,7 +229,7 @@ def run_with_events(
     ys = _at_times(ts, records, end)
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
     stats |= {"hindrance": records.stats["hindrance"][0]}
-    log = _event_log(equations, events, records, end, room, rank)
+    log = _event_log(line.rules, records, end, room, rank, tolerance)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
     return run, line.rules.formulation_with(end.latches), end.changes, log
@@ -241,10 +247,9 @@ def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
     return jax.tree.map(pick, records.ys, end.y)
 
 
-def _event_log(
-    equations: Equations, events: tuple[Event, ...], records: _Segment, end: _Carry, room: int, rank: Array
-) -> Events:
+def _event_log(rules: EventRules, records: _Segment, end: _Carry, room: int, rank: Array, tolerance: Scalar) -> Events:
     """The event log, without the segments that ended without an event."""
+    events = rules.events
     happened = records.which >= 0
     names, count = tuple(event.name for event in events), jnp.minimum(jnp.sum(happened), room)
     along = {event.name: event.then.along(event.quantity) for event in events}
@@ -253,6 +258,8 @@ def _event_log(
     t, q, z, before, after = (x[place] for x in (records.t, records.q, records.z, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
     return Events(
-        equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
+        rules.equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
         jnp.where(there, records.which[place], -1), t, q, z, before, after, impulses, lam, end.trouble, end.culprit,
+        jnp.where(there, records.depth[place], jnp.inf), jnp.full(len(events), jnp.nan, t.dtype),
+        rules.resolution(tolerance),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
 from jaxmbd.analyses.simulation.settings import SettledIntegration
-from jaxmbd.analyses.simulation.step_control import first_step
+from jaxmbd.analyses.simulation.step_control import first_step, relative_tolerance
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
     StartVerdict,
@@ -119,6 +119,7 @@ def _with_events(
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
     native = steps_of(settings, switches, equations, formulation, y, ts)
+    tolerance = relative_tolerance(settings.controller)
     if not isinstance(native, choice.Hindrance):
         ends = None if switches is None else step_ends(switches, ts[0], ts[-1])
         run, log = run_native(*native, settings.controller, first, ts[0], ts[-1], ts, ends)
@@ -126,14 +127,14 @@ def _with_events(
         if isinstance(settings.adjoint, dfx.ForwardMode):
             run, log = forward_only((run, log), _FORWARD_ONLY)
         programs = event_programs(settings, equations, formulation, ts)
-        return solution_with_events(run, log, programs, jnp.asarray(ts), rank)
+        return solution_with_events(run, log, programs, jnp.asarray(ts), rank, tolerance)
     # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
     control = settings.controller
     if isinstance(control, dfx.PIDController) and control.dtmax is None:
         control = dataclasses.replace(control, dtmax=(ts[-1] - ts[0]) / (len(ts) - 1))  # pyright: ignore
     solve = partial(_solve, dataclasses.replace(settings, controller=control), switches, first)
     events = settings.events, settings.max_events
-    run, formulation, changes, log = run_with_events(solve, equations, formulation, y, ts, *events, rank)
+    run, formulation, changes, log = run_with_events(solve, equations, formulation, y, ts, *events, rank, tolerance)
     return run._replace(stats=run.stats | {"hindrance": native.number}), formulation, changes, log
 
 
@@ -207,6 +208,6 @@ def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
     """The log of a motion; NaN and empty if it did not begin."""
     arrays = lambda e: (e.times, e.q, e.z, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
-    counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
-    pairs = zip(counts(log), (0, -1, 0), strict=True)
+    counts = lambda e: (e.count, e.which, e.trouble, e.depths, e.nearest)  # noqa: E731
+    pairs = zip(counts(log), (0, -1, 0, jnp.inf, jnp.inf), strict=True)
     return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in pairs))

@@ -148,6 +148,7 @@ class Solution(eqx.Module):
             f"{format_number(self.ts[0])} to {format_number(self.ts[-1])} s: {went}",
             f"by {self._how()}",
             over_time(columns),
+            *([] if self.events is None else self.events.doubts()),
             f"solution[name] reads any of {len(self.names)} quantities, which solution.names lists.",
         ]
         return "\n".join(lines)

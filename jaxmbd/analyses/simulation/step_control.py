@@ -71,6 +71,13 @@ def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: Numbe
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
 
 
+def relative_tolerance(controller: dfx.AbstractStepSizeController) -> Scalar:
+    """The tolerance of steps, relative to the sizes of what moves; zero if their error is not controlled."""
+    if not isinstance(controller, dfx.PIDController):
+        return jnp.zeros(())
+    return jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
+
+
 def usual_tolerances(accuracy: Accuracy, dtype: Any, length: Any) -> tuple[float, Any]:
     """The relative and the absolute tolerance of an accuracy, for a mechanism with this unit of length [m]."""
     rtol, atol = TOLERANCES[accuracy, dtype == jnp.float64]

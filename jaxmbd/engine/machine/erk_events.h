@@ -1,10 +1,10 @@
 /* Events in the time loop (`erk_loop.h`) and in the sweeps over its steps (`erk_sweeps.h`).
 
    The state holds a memory beside coordinates and speeds (`Memory` in `motion.h`): constant within a step, changed by events
-   alone. The program of the guards gives for each event its height, which is positive until it happens, and the rate of that.
-   A step in which a height becomes negative is taken again to the root. An event is an entry of zero length in the record of
-   steps: the program of what it does gives the state after it and what the log is to hold. Which event that is, the component
-   `due` of the memory says (`motion.h`).
+   alone, but for how near their quantities came to their values. The program of the guards gives for each event its height,
+   which is positive until it happens, and the rate of that. A step in which a height becomes negative is taken again to the
+   root. An event is an entry of zero length in the record of steps: the program of what it does gives the state after it and
+   what the log is to hold. Which event that is, the component `due` of the memory says (`motion.h`).
 
    The end of a step that is a root moves with the parameters. The program of an event therefore follows the motion from there
    to the root, a path of length zero, and the end of the step itself is a constant. */
@@ -60,11 +60,10 @@ static inline T JOIN(cubic, NAME)(const T h0, const T r0, const T h1, const T r1
   return h0 + x * (r0 + x * (3 * rise - 2 * r0 - r1 + x * (r0 + r1 - 2 * rise)));
 }
 
-/* Its least value in the interval. */
-static T JOIN(least_of_cubic, NAME)(const T h0, const T r0, const T h1, const T r1) {
-  const T least = h0 < h1 ? h0 : h1, rise = h1 - h0, c = 3 * rise - 2 * r0 - r1, root = c * c - 3 * (r0 + r1 - 2 * rise) * r0;
-  if (!(r0 < 0 && r1 > 0 && root >= 0)) return least;
-  return JOIN(cubic, NAME)(h0, r0, h1, r1, -r0 / (c + M(sqrt)(root)));
+/* Where in the interval it is least. */
+static T JOIN(least_at, NAME)(const T h0, const T r0, const T h1, const T r1) {
+  const T rise = h1 - h0, c = 3 * rise - 2 * r0 - r1, root = c * c - 3 * (r0 + r1 - 2 * rise) * r0;
+  return r0 < 0 && r1 > 0 && root >= 0 ? -r0 / (c + M(sqrt)(root)) : h1 < h0;
 }
 
 /* A root of it, if it is positive at 0 and negative at 1. */
@@ -85,6 +84,20 @@ typedef struct {
   int64_t which;
 } JOIN(Interval, NAME);
 
+/* The least value in an interval of the cubic polynomial through a height and its rates at both ends. */
+static T JOIN(least_height, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, const int64_t j, const T length) {
+  const T h0 = LANE_OF(w->left[j], l), h1 = LANE_OF(w->right[j], l);
+  const T r0 = length * LANE_OF(w->left[EVENTS(m) + j], l), r1 = length * LANE_OF(w->right[EVENTS(m) + j], l);
+  return JOIN(cubic, NAME)(h0, r0, h1, r1, JOIN(least_at, NAME)(h0, r0, h1, r1));
+}
+
+/* True if a height seems to be below zero within an interval. */
+static int JOIN(touches, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, const T length) {
+  int found = 0;
+  for (int64_t j = 0; j < EVENTS(m); j++) found |= JOIN(least_height, NAME)(m, w, l, j, length) < 0;
+  return found;
+}
+
 /* True if no height has a root in an interval, as far as the heights and rates at both ends and in the middle tell: the cubic
    polynomials through the ends stay above zero by more than they are off in the middle. */
 static int JOIN(is_clear, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, const T length) {
@@ -95,15 +108,32 @@ static int JOIN(is_clear, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, con
     if (isinf(h1) && h1 > 0) continue; /* an event that is disabled */
     const T rate = length * LANE_OF(w->inside[events + j], l) - (T)1.5 * (h1 - h0) + (T)0.25 * (r0 + r1);
     const T off = M(fabs)(middle - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5)) + (T)0.25 * M(fabs)(rate);
-    if (!(middle > 0 && JOIN(least_of_cubic, NAME)(h0, r0, h1, r1) > 2 * off)) return 0;
+    if (!(middle > 0 && JOIN(least_height, NAME)(m, w, l, j, length) > 2 * off)) return 0;
   }
   return 1;
 }
 
+/* The memory of how near the quantities came to their values in an interval without a root, `from` one time on, before they
+   turned back. */
+static void JOIN(note_nearest, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, const int l, V *y, const T from, const T length) {
+  const Memory *k = &m->memory;
+  for (int64_t j = 0; j < EVENTS(m); j++) {
+    const T h0 = LANE_OF(w->left[j], l), h1 = LANE_OF(w->right[j], l);
+    const T r0 = length * LANE_OF(w->left[EVENTS(m) + j], l), r1 = length * LANE_OF(w->right[EVENTS(m) + j], l);
+    if (!(r0 < 0 && r1 >= 0 && isfinite(h1))) continue;
+    /* The quartic polynomial, which has the height in the middle, too. */
+    const T x = JOIN(least_at, NAME)(h0, r0, h1, r1), off = LANE_OF(w->inside[j], l) - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5);
+    const T least = JOIN(cubic, NAME)(h0, r0, h1, r1, x) + 16 * off * x * x * (1 - x) * (1 - x);
+    const T since = LANE_OF(y[k->touching + j], l) != 0 ? from + x * length - LANE_OF(y[k->since], l) : 1;
+    if (least * since < LANE_OF(y[k->nearest + j], l)) LANE_OF(y[k->nearest + j], l) = least * since;
+  }
+}
+
 /* Halves the intervals of the lanes that are looking, until the first root is in a part of the step where the cubic polynomial
-   says where, or there is none. A quantity that crosses its value and returns within a step is found so, too. */
+   says where, or there is none. A quantity that crosses its value and returns within a step is found so, too; one that only
+   comes near is noted in the memory in `y`. */
 static void JOIN(bracket, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOIN(Interval, NAME) *at, const int64_t *instances,
-                                const V *y, const V *f, const V begin, const V h) {
+                                V *y, const V *f, const V begin, const V h) {
   const int64_t numbers = 2 * EVENTS(m);
   memcpy(w->left, w->begin, (size_t)numbers * sizeof(V)), memcpy(w->right, w->end, (size_t)numbers * sizeof(V));
   for (;;) {
@@ -116,15 +146,21 @@ static void JOIN(bracket, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOI
       JOIN(Interval, NAME) *i = &at[l];
       int64_t none = 0;
       if (!i->looking) continue;
-      const T way = i->to - i->from;
-      const int ends_below = JOIN(lowest, NAME)(m, w->right, l, &i->which) < 0, finest = way * FINEST <= 1;
+      const T way = i->to - i->from, length = way * LANE_OF(h, l);
+      const int ends_below = JOIN(lowest, NAME)(m, w->right, l, &i->which) < 0;
+      const int finest = way * (JOIN(touches, NAME)(m, w, l, length) && !ends_below ? FINEST_AT_A_TOUCH : FINEST) <= 1;
       const int below = JOIN(lowest, NAME)(m, w->inside, l, &none) < 0;
       if (ends_below && (finest || (way * 8 <= 1 && !below))) {
         i->looking = 0, i->found = 1;
-      } else if (below || ends_below || !(finest || JOIN(is_clear, NAME)(m, w, l, way * LANE_OF(h, l)))) {
+        continue;
+      }
+      if (below || ends_below || !(finest || JOIN(is_clear, NAME)(m, w, l, length))) {
         for (int64_t k = 0; k < numbers; k++) LANE_OF(w->right[k], l) = LANE_OF(w->inside[k], l);
         i->to = LANE_OF(middle, l);
-      } else if (i->to < 1) {
+        continue;
+      }
+      JOIN(note_nearest, NAME)(m, w, l, y, LANE_OF(begin, l) + i->from * LANE_OF(h, l), length);
+      if (i->to < 1) {
         for (int64_t k = 0; k < numbers; k++) LANE_OF(w->left[k], l) = LANE_OF(w->right[k], l), LANE_OF(w->right[k], l) = LANE_OF(w->end[k], l);
         i->from = i->to, i->to = 1;
       } else {
@@ -137,7 +173,7 @@ static void JOIN(bracket, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOI
 /* Looks in the lanes that are `wanted` for the first time within a step at which a height is zero; where there is one, the
    lane does not keep the step, but is to take it again to that time. */
 static void JOIN(look_for_events, NAME)(const Motion *m, const JOIN(Watch, NAME) *w, JOIN(Lane, NAME) *lanes,
-                                        const int64_t *instances, const int *wanted, const V *y, const V *f, const V begin,
+                                        const int64_t *instances, const int *wanted, V *y, const V *f, const V begin,
                                         const V h) {
   const int64_t events = EVENTS(m);
   const T near = sizeof(T) == 8 ? 1e-9 : 1e-5; /* of the step; that which is taken again comes nearer */

@@ -358,6 +358,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
                             JOIN(is_kept, NAME)(&lanes[l], m, LANE_OF(error, l));
       JOIN(look_for_events, NAME)(m, &watch, lanes, instances, wanted, y, f, begin, h);
       EACH_LANE sought[l] = wanted[l] && lanes[l].aimed >= 0;
+      for (int64_t j = m->memory.nearest; j < m->memory.nearest + events; j++) next[j] = y[j];
     }
     EACH_LANE {
       const T *k = JOIN(row, NAME)(&m->control, batch, instances[l]);

@@ -22,17 +22,20 @@ enum { ANY, INTERPRETER, STRAIGHT_LINE };                                 /* eng
 enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
 
 /* The memory of events in the state: how many events there are, and the components of the state that hold the time, the
-   event that is due, the number of entries in the log, and 1 when an event has ended the motion; `room` for entries of so
-   many numbers, `entry`. */
+   event that is due, the number of entries in the log, 1 when an event has ended the motion, and the time of the last event,
+   since when a quantity is watched; `room` for entries of so many numbers, `entry`. For each event there is one of the
+   components from `touching` on, 1 if its height is divided by that time, and from `nearest` on, the least height from
+   which its quantity turned back. */
 typedef struct {
-  int64_t events, room, entry, time, due, logged, halted;
+  int64_t events, room, entry, time, due, logged, halted, since, touching, nearest;
 } Memory;
 
 /* What is due: nothing; a look at the guards, at the start of a motion; event `j` where it is, for the number `j`; or event
    `j` at a root of its height, which is the end of a step, for `events + j`. Where a motion ends because the height of event
    `j` is no number from there on, `2 events + j`. */
 enum { NOTHING = -1, START = -2 };
-enum { FINEST = 1024 }; /* parts of a step in which events are looked for, at most */
+/* Parts of a step in which events are looked for, at most; and where a quantity seems to touch its value. */
+enum { FINEST = 1 << 10, FINEST_AT_A_TOUCH = 1 << 20 };
 
 /* The unknowns of an implicit method at the nodes of a step: how many numbers, where those of each kind end (coordinates,
    speeds, states of parts, multipliers), and how many numbers the factored matrices have. None for an explicit method. */

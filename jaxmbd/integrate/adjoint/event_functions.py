@@ -16,7 +16,9 @@ from jaxmbd.engine.binding.tracing import TracedFunction, traced
 class EventMemory(NamedTuple):
     """Where events keep what they know in the state, in the order of `Memory` in `motion.h`: the number of `events`,
     the `room` of their log, for entries of so many numbers, `entry`; and the indices of the components that hold the
-    `time`, the event that is `due`, the number of those `logged`, and 1 when an event has `halted` the motion."""
+    `time`, the event that is `due`, the number of those `logged`, 1 when an event has `halted` the motion, and the time
+    `since` the last one; and of the first components of those that say of each event whether its quantity was on its
+    value then, `touching`, and the least height from which it turned back, `nearest`."""
 
     events: int = 0
     room: int = 0
@@ -25,6 +27,9 @@ class EventMemory(NamedTuple):
     due: int = 0
     logged: int = 0
     halted: int = 0
+    since: int = 0
+    touching: int = 0
+    nearest: int = 0
 
 
 class EventFunctions(NamedTuple):
