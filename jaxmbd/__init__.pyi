@@ -62,7 +62,8 @@ from .integrate.formulations.formulation import Augmented as Augmented
 from .integrate.formulations.formulation import Projection as Projection
 from .integrate.formulations.formulation import Stabilized as Stabilized
 from .integrate.formulations.formulation import StateDerivative as StateDerivative
-from .integrate.solvers.radau import Radau as Radau
+from .integrate.solvers.collocation import Gauss as Gauss
+from .integrate.solvers.collocation import Radau as Radau
 from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
 from .io import load_state as load_state

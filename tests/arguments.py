@@ -127,6 +127,7 @@ def parts() -> dict[str, Call]:
         "Latch": call(mbd.Latch, "x"), "Release": call(mbd.Release, "O"),
         "Stabilized": call(mbd.Stabilized, 0.1), "Augmented": call(mbd.Augmented, 5.0, 5.0),
         "CoordinatePartitioning": call(mbd.CoordinatePartitioning, ["O.angle"]), "Radau": call(mbd.Radau, 3),
+        "Gauss": call(mbd.Gauss, 2),
         "Rotation": call(mbd.Rotation, 1.0),
         "identification.Parameter": call(ident.Parameter, start=1.0), "identification.Positive": call(ident.Positive),
         "identification.Bounded": call(ident.Bounded, 0.0, 2.0), "identification.Box": call(ident.Box, 0.0, 2.0),

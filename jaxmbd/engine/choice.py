@@ -75,7 +75,7 @@ class Hindrance(Enum):
     PLATFORM = "on a device that has no such engine"
     MACHINE = "on a computer without the virtual machine, which needs a C compiler once"
     ADJOINT = "with another adjoint"
-    SOLVER = "whose solver is neither an explicit Runge-Kutta method nor Radau"
+    SOLVER = "whose solver is neither an explicit Runge-Kutta method nor Radau or Gauss"
     CONTROLLER = "with another step-size controller"
     NO_PROGRAM = "whose right-hand side is no program: it has an iteration, say, or a large dense matrix"
     LARGE = "too large for the compiler of kernels"

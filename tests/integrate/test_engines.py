@@ -88,7 +88,7 @@ class Rounding(mbd.AbstractProjectedFormulation):
     [
         (
             {"solver": dfx.Kvaerno3()},
-            "whose solver is neither an explicit Runge-Kutta method nor Radau (Kvaerno3)",
+            "whose solver is neither an explicit Runge-Kutta method nor Radau or Gauss (Kvaerno3)",
         ),
         (
             {"formulation": Rounding()},

@@ -17,9 +17,10 @@ from scipy.special import ellipj, ellipk
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.integrate.formulations.formulation import motion_of
-from jaxmbd.integrate.solvers.radau import LastStep
-from jaxmbd.integrate.solvers.radau_stages import (
-    RadauStep,
+from jaxmbd.integrate.solvers.collocation import LastStep
+from jaxmbd.integrate.solvers.collocation_stages import (
+    CollocationStep,
+    Method,
     StageValues,
     factors,
     linearized,
@@ -34,13 +35,15 @@ from tests.marks import in_both_coordinates
 from tests.numeric import worst
 from tests.planar_examples import Example
 
+RADAU5 = Method("Radau", 3)
+
 # --- the method -----------------------------------------------------------------------------------
 
 
 def test_three_stages_are_those_of_radau5() -> None:
     """Hairer and Wanner, Solving ODEs II, table IV.5.6 and §IV.8."""
     root = math.sqrt(6)
-    method = tableau(3)
+    method = tableau(RADAU5)
     np.testing.assert_allclose(method.nodes, [(4 - root) / 10, (4 + root) / 10, 1], rtol=1e-14)
     np.testing.assert_allclose(method.matrix[2], [(16 - root) / 36, (16 + root) / 36, 1 / 9], rtol=1e-13)
     np.testing.assert_allclose(method.matrix[0, 0], (88 - 7 * root) / 360, rtol=1e-13)
@@ -289,7 +292,7 @@ def test_an_iteration_that_converges_slowly_ends_within_its_error() -> None:
     body = pl.Body("body", 2.0, 0.1)
     equations = mbd.Equations(pl.Mechanism([body], [], [pl.Gravity()], floating=True))
     q, v = jnp.zeros(3).at[0].set(1.0), jnp.array([3.0, 4.0, 0.5])
-    step = RadauStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, None, 3)
+    step = CollocationStep(equations, jnp.asarray(0.0), jnp.asarray(0.1), q, v, None, RADAU5)
     start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), None, jnp.zeros((3, 0)))
     linear = linearized(step, start)
     exact, _ = solve_stages(step, start, factors(linear, step, None), jnp.asarray(1e-12), structure=None)
@@ -309,7 +312,7 @@ def test_what_rests_at_zero_does_not_change(dtype: Any) -> None:
     rotor = pl.Mechanism([disc], [pl.Revolute("O", pl.ground.at(), disc.at())], coordinates="joint")
     equations = mbd.Equations(jax.tree.map(lambda x: x.astype(dtype), rotor))
     rest, h = jnp.zeros(1, dtype), jnp.asarray(0.1, dtype)
-    step = RadauStep(equations, jnp.zeros((), dtype), h, rest, rest, None, 3)
+    step = CollocationStep(equations, jnp.zeros((), dtype), h, rest, rest, None, RADAU5)
     nodes = jnp.zeros((3, 1), dtype)
     still = StageValues(nodes, nodes, None, jnp.zeros((3, 0), dtype))
     assert float(jax.jit(relative_change)(step, still, still)) == 0.0
@@ -329,7 +332,7 @@ def test_derivatives_of_stages_where_rows_repeat_one_another(kept: tuple[bool, .
     equations = equations if all(kept) else equations.solved_in(jnp.asarray(True), jnp.asarray(kept))
 
     def stages(h: Any) -> StageValues:
-        step = RadauStep(equations, jnp.asarray(0.0), h, q, v, None, 3)
+        step = CollocationStep(equations, jnp.asarray(0.0), h, q, v, None, RADAU5)
         start = StageValues(jnp.tile(q, (3, 1)), jnp.tile(v, (3, 1)), None, jnp.ones((3, 4)))
         found = factors(linearized(step, start), step, None)
         return solve_stages(step, start, found, jnp.asarray(1e-12), structure=None)[0]
@@ -353,7 +356,7 @@ def test_derivatives_of_stages_where_rows_repeat_one_another(kept: tuple[bool, .
 
 def test_the_first_guess_continues_the_accelerations() -> None:
     """Where they are a parabola in time, three nodes give the speeds in the next step exactly; far ahead they stay."""
-    method, h, v = tableau(3), 0.2, jnp.array([0.3, -0.4])
+    method, h, v = tableau(RADAU5), 0.2, jnp.array([0.3, -0.4])
     curves = [np.poly1d([3.0, -1.0, 0.5]), np.poly1d([-2.0, 0.7, 1.0])]
     last = LastStep(
         jnp.asarray(h),

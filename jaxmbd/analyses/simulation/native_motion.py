@@ -23,17 +23,17 @@ from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.errors import MechanismError
+from jaxmbd.integrate.adjoint.collocation_in_loop import AtState, CollocationInLoop
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions
 from jaxmbd.integrate.adjoint.native_steps import Closing, NativeSteps, native_steps
-from jaxmbd.integrate.adjoint.radau_in_loop import AtState, RadauInLoop
 from jaxmbd.integrate.formulations.formulation import (
     AbstractClosingFormulation,
     AbstractFormulation,
     AbstractProjectedFormulation,
 )
 from jaxmbd.integrate.formulations.independent_constraints import exchanged_rows
-from jaxmbd.integrate.solvers.radau import Radau
+from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
 from jaxmbd.state.output_channels import Snapshot, channel_values
@@ -107,10 +107,10 @@ def _motion_steps(
         formulation, closing = formulation.begin(equations, jnp.asarray(ts[0]), y[0]), Closing(_closing_step, len(y[0]))
         chosen = formulation.choice()
         y = y if chosen is None else (*y, chosen.astype(dtype))
-    if isinstance(solver, Radau):
+    if isinstance(solver, AbstractCollocation):
         tolerance = jnp.asarray(jnp.inf if solver.tolerance is None else solver.tolerance, dtype)
         sizes = len(y[0]), len(y[1]), own, equations.m
-        method = RadauInLoop(solver.stages, sum(map(len, y)), sizes, _at_state)
+        method = CollocationInLoop(solver.method, sum(map(len, y)), sizes, _at_state)
         y = *y, method.start(dtype)
     else:
         assert is_explicit(solver)
@@ -119,7 +119,7 @@ def _motion_steps(
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     given = _Given(equations, formulation, settings.events, gap, tolerance)
     fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None, chosen is not None)
-    changes = not isinstance(solver, Radau) and (rows is not None or chosen is not None)
+    changes = not isinstance(solver, AbstractCollocation) and (rows is not None or chosen is not None)
     found = native_steps(
         _flat_rates, _selected_after if changes else None, given, fixed,
         jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
@@ -155,7 +155,7 @@ def _hindrance(
         kind.PLATFORM: (not has_loop, platform.upper()),
         kind.MACHINE: (vm() is None, ""),
         kind.ADJOINT: (not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode), name(adjoint)),
-        kind.SOLVER: (not (is_explicit(solver) or isinstance(solver, Radau)), name(solver)),
+        kind.SOLVER: (not (is_explicit(solver) or isinstance(solver, AbstractCollocation)), name(solver)),
         kind.CONTROLLER: (not (controlled or type(control) is dfx.ConstantStepSize), name(control)),
     }
     return next(((found, which) for found, (does, which) in holds.items() if does), (kind.NONE, ""))

@@ -38,7 +38,7 @@ from jaxmbd.integrate.formulations.formulation import (
     Stabilized,
 )
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.radau import Radau
+from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length
@@ -141,9 +141,9 @@ def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, sta
 
 
 def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation, events: Iterable[Event]) -> None:
-    """Raise if Radau, which solves the equations with their constraints itself, would leave something out that is part
-    of a formulation's right-hand side."""
-    if not isinstance(solver, Radau):
+    """Raise if a collocation method, which solves the equations with their constraints itself, would leave something
+    out that is part of a formulation's right-hand side."""
+    if not isinstance(solver, AbstractCollocation):
         return
     other = "Choose an explicit method, such as the default: leave solver out."
     for event in events:
@@ -151,7 +151,8 @@ def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation
             raise MechanismError(f"Event {event.name!r}: Latch holds a coordinate only with explicit methods. {other}")
     if not isinstance(formulation, Augmented | Stabilized | AbstractProjectedFormulation):
         raise MechanismError(
-            f"Radau solves the constraints itself, without the right-hand side of {type(formulation).__name__}. {other}"
+            f"{type(solver).__name__} solves the constraints itself, without the right-hand side of "
+            f"{type(formulation).__name__}. {other}"
         )
 
 

@@ -12,7 +12,7 @@ from jaxmbd.analyses.simulation.settings import Accuracy, Adjoint, Integration
 from jaxmbd.arrays import Number, Scalar, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
-from jaxmbd.integrate.solvers.radau import Radau
+from jaxmbd.integrate.solvers.collocation import AbstractCollocation, Radau
 from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
@@ -36,8 +36,8 @@ def stepping(
     controller = _given_controller(solver, integration.stepsize_controller, integration.dt0)
     _check_iteration(solver, controller)
     if controller is None:
-        controller = default_controller(integration, ts, length, gentle=isinstance(solver, Radau))
-    if isinstance(solver, Radau) and isinstance(controller, dfx.PIDController):
+        controller = default_controller(integration, ts, length, gentle=isinstance(solver, AbstractCollocation))
+    if isinstance(solver, AbstractCollocation) and isinstance(controller, dfx.PIDController):
         solver = solver.within(controller.rtol)
     return solver, controller
 

@@ -19,7 +19,7 @@ from jaxmbd.integrate.adjoint.event_functions import EventMemory, moved, root_of
 from jaxmbd.integrate.adjoint.implicit_functions import ImplicitFunctions
 from jaxmbd.integrate.adjoint.steps import Dense
 from jaxmbd.integrate.formulations.newton_closure import MAX_CLOSINGS
-from jaxmbd.integrate.solvers.radau_stages import MAX_ITERATIONS
+from jaxmbd.integrate.solvers.collocation_stages import MAX_ITERATIONS
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, unrolled
 
 _CLOSINGS = 2  # steps of Newton's method that give a closed state its derivatives, each to twice as many orders

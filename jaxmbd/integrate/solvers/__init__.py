@@ -1,1 +1,1 @@
-"""Time integration methods: explicit Runge-Kutta methods with unrolled stages, Radau IIA, steps to switching times."""
+"""Time integration: unrolled explicit Runge-Kutta methods, Radau IIA and Gauss, steps to switching times."""

@@ -1,4 +1,4 @@
-"""Radau IIA methods for stiff mechanisms, as a diffrax solver.
+"""Collocation methods, Radau IIA for stiff mechanisms and Gauss for those that keep their energy, as diffrax solvers.
 
 An implicit solver for ordinary differential equations sees `v̇ = f(q, v)` with the constraint forces already
 eliminated, and its Jacobian contains the derivative of that elimination. Here the differential-algebraic equations
@@ -8,6 +8,7 @@ constraints.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import diffrax as dfx
@@ -20,10 +21,12 @@ from jaxmbd.arrays import Flag, Number, Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, is_one_of
-from jaxmbd.integrate.solvers.radau_stages import (
+from jaxmbd.integrate.solvers.collocation_stages import (
+    CollocationStep,
     Factors,
+    Family,
+    Method,
     Middle,
-    RadauStep,
     StageValues,
     factors,
     filtered,
@@ -52,6 +55,7 @@ class CollocationPolynomial(dfx.AbstractLocalInterpolation):
     y1: PyTree[Array]
     slopes: PyTree[Array]
     more: PyTree[Array]
+    family: Family = eqx.field(static=True)
 
     def evaluate(self, t0: Number, t1: Number | None = None, left: bool = True) -> PyTree[Array]:
         if t1 is not None:
@@ -59,10 +63,8 @@ class CollocationPolynomial(dfx.AbstractLocalInterpolation):
         theta = (t0 - self.t0) / jnp.where(self.t1 == self.t0, 1.0, self.t1 - self.t0)
 
         def one(y0: Array, y1: Array, slopes: Array, more: Array) -> Array:
-            method, powers = tableau(len(slopes)), jnp.arange(1, len(slopes) + 2)
-            integrals, end, bump = (
-                jnp.asarray(x, y0.dtype) for x in (method.integrals, method.matrix[-1], method.bump)
-            )
+            method, powers = tableau(Method(self.family, len(slopes))), jnp.arange(1, len(slopes) + 2)
+            integrals, end, bump = (jnp.asarray(x, y0.dtype) for x in (method.integrals, method.weights, method.bump))
             along = (integrals.T @ theta ** powers[:-1]) @ slopes + (bump @ theta**powers) * more
             return y0 + along + theta * (y1 - y0 - end @ slopes)  # the projection at the end of the step
 
@@ -77,7 +79,7 @@ class LastStep(eqx.Module):
     zdot: Float[Array, "n nz"] | None
     lam: Float[Array, " m"]
 
-    def guess(self, step: RadauStep) -> StageValues:
+    def guess(self, step: CollocationStep) -> StageValues:
         """The starting values for the stages of the next step, by extrapolation of the collocation polynomial."""
         ratio, powers = step.h / self.h, jnp.arange(1, step.count + 1)[None]
         increments = (1 + step.as_array(step.tableau.nodes)[:, None] * ratio) ** powers - 1
@@ -92,7 +94,70 @@ class LastStep(eqx.Module):
         return eqx.tree_at(lambda s: s.q, stages, step.reached(stages))
 
 
-class Radau(dfx.AbstractAdaptiveSolver[Any]):
+class AbstractCollocation(dfx.AbstractAdaptiveSolver[Any]):
+    """A collocation method that solves `M a − F + Cᵀ λ = 0`, `Φ̇ = 0` at the nodes of each step; then `q` and `v` are
+    projected onto `Φ = 0` and `Φ̇ = 0`.
+
+    **Arguments:** `stages`; `tolerance`, the relative tolerance of the Newton iteration in a step; by default
+    `simulate` sets it to that of the step-size controller.
+    """
+
+    stages: eqx.AbstractVar[int]
+    tolerance: eqx.AbstractVar[Scalar | None]
+    term_structure: ClassVar = dfx.AbstractTerm
+    family: ClassVar[Family]
+
+    @property
+    def method(self) -> Method:
+        """The method, by its family and the number of its stages."""
+        return Method(self.family, self.stages)
+
+    def within(self, tolerance: Number) -> "AbstractCollocation":
+        """The same method with this tolerance of the iteration, unless it has one already."""
+        if self.tolerance is not None:
+            return self
+        return eqx.tree_at(lambda method: method.tolerance, self, as_float(tolerance), is_leaf=lambda x: x is None)
+
+    def order(self, terms: dfx.AbstractTerm) -> int:
+        return 2 * self.stages - (self.family == "Radau")
+
+    def error_order(self, terms: dfx.AbstractTerm) -> int:
+        return self.stages + 1
+
+    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: IntegratedState, args: object) -> IntegratedState:
+        return terms.vf(t0, y0, args)
+
+    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: IntegratedState, args: object) -> LastStep:
+        if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
+            raise MechanismError(
+                f"{type(self).__name__} solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...)."
+            )
+        nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
+        states = len(args[0].mechanism.layout.z)
+        zdot = nothing(self.stages, states) if states else None
+        return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
+
+    def step(
+        self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: IntegratedState, args: Arguments, solver_state: LastStep,
+        made_jump: Flag,
+    ) -> StepResult:  # fmt: skip
+        equations, (q, v, integrated) = args[0], y0
+        states = len(equations.mechanism.layout.z)
+        step = CollocationStep(equations, t0, t1 - t0, q, v, integrated[:states] if states else None, self.method)
+        guess, found = starting_values(*frozen((step, solver_state)))
+        tolerance = jnp.inf if self.tolerance is None else self.tolerance
+        tolerance = jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype))
+        stages, converged = solve_stages(step, guess, found, tolerance, structure=None)
+        rates = lambda t, y: terms.vf(t, y, args)  # noqa: E731
+        end = StepEnd.of(step, stages, found, None, rates, integrated[states:])
+        valid = converged & jnp.all(jnp.isfinite(end.y[0])) & jnp.all(jnp.isfinite(end.y[1]))
+        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
+        error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), end.more)
+        dense = {"y0": y0, "y1": end.y, "slopes": jax.tree.map(lambda k: step.h * k, end.slopes), "more": end.more}
+        return end.y, error, dense, end.last, dfx.RESULTS.successful
+
+
+class Radau(AbstractCollocation):
     """Radau IIA for stiff mechanisms: implicit, stiffly accurate, L-stable, of order `2 stages − 1`.
 
     It solves `M a − F + Cᵀ λ = 0`, `Φ̇ = 0` at the nodes of each step; then `q` and `v` are projected onto `Φ = 0` and
@@ -112,55 +177,46 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
 
     stages: int = eqx.field(static=True, default=5)
     tolerance: Scalar | None = eqx.field(converter=as_float, default=None)
-    term_structure: ClassVar = dfx.AbstractTerm
-    interpolation_cls: ClassVar[Callable[..., CollocationPolynomial]] = CollocationPolynomial
+    family: ClassVar[Family] = "Radau"
+    interpolation_cls: ClassVar[Callable[..., CollocationPolynomial]] = partial(CollocationPolynomial, family="Radau")
 
     def __check_init__(self) -> None:
         if not is_one_of(self.stages, (1, 3, 5, 7)):
             raise MechanismError(f"Radau: stages must be 1, 3, 5 or 7, got {self.stages!r}.")
 
-    def within(self, tolerance: Number) -> "Radau":
-        """The same method with this tolerance of the iteration, unless it has one already."""
-        return self if self.tolerance is not None else Radau(self.stages, tolerance)
 
-    def order(self, terms: dfx.AbstractTerm) -> int:
-        return 2 * self.stages - 1
+class Gauss(AbstractCollocation):
+    """Gauss's collocation methods: implicit, A-stable, symmetric, of order `2 stages`.
 
-    def error_order(self, terms: dfx.AbstractTerm) -> int:
-        return self.stages + 1
+    They damp nothing: with steps of one length (`dt0=`, `diffrax.ConstantStepSize()`), the energy of a motion without
+    friction and drivers oscillates by the error of a step, but does not drift, over any number of steps. Everything
+    else is as with `Radau`, which is the method for what is stiff and damped: motions faster than the steps decay
+    there, and here oscillate for ever. Where joints are constraints the projection lets the energy drift, by as little
+    as a method of this order does.
 
-    def func(self, terms: dfx.AbstractTerm, t0: Number, y0: IntegratedState, args: object) -> IntegratedState:
-        return terms.vf(t0, y0, args)
+        simulate(mechanism, state, ts, solver=Gauss(), stepsize_controller=diffrax.ConstantStepSize(), dt0=1e-2)
 
-    def init(self, terms: dfx.AbstractTerm, t0: Number, t1: Number, y0: IntegratedState, args: object) -> LastStep:
-        if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
-            raise MechanismError("Radau solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...).")
-        nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
-        states = len(args[0].mechanism.layout.z)
-        zdot = nothing(self.stages, states) if states else None
-        return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
+    **Arguments:** `stages`, 1 to 7; 1 is the implicit midpoint rule. `tolerance`, as of `Radau`.
 
-    def step(
-        self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: IntegratedState, args: Arguments, solver_state: LastStep,
-        made_jump: Flag,
-    ) -> StepResult:  # fmt: skip
-        equations, (q, v, integrated) = args[0], y0
-        states = len(equations.mechanism.layout.z)
-        step = RadauStep(equations, t0, t1 - t0, q, v, integrated[:states] if states else None, self.stages)
-        guess, found = starting_values(*frozen((step, solver_state)))
-        tolerance = jnp.inf if self.tolerance is None else self.tolerance
-        tolerance = jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype))
-        stages, converged = solve_stages(step, guess, found, tolerance, structure=None)
-        rates = lambda t, y: terms.vf(t, y, args)  # noqa: E731
-        end = StepEnd.of(step, stages, found, None, rates, integrated[states:])
-        valid = converged & jnp.all(jnp.isfinite(end.y[0])) & jnp.all(jnp.isfinite(end.y[1]))
-        # An infinite error rejects the step where steps are controlled, and the next one is shorter.
-        error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), end.more)
-        dense = {"y0": y0, "y1": end.y, "slopes": jax.tree.map(lambda k: step.h * k, end.slopes), "more": end.more}
-        return end.y, error, dense, end.last, dfx.RESULTS.successful
+    **Raises:** `MechanismError` for another number of stages, or if used outside `simulate`.
+
+    Source: Hairer, Lubich, Wanner, *Geometric Numerical Integration* (2006), §II.1.3 and §VII.1; Ascher, Petzold,
+    *Projected implicit Runge-Kutta methods for differential-algebraic equations*, SIAM J. Numer. Anal. 28 (1991).
+    """
+
+    stages: int = eqx.field(static=True, default=3)
+    tolerance: Scalar | None = eqx.field(converter=as_float, default=None)
+    family: ClassVar[Family] = "Gauss"
+    interpolation_cls: ClassVar[Callable[..., CollocationPolynomial]] = partial(CollocationPolynomial, family="Gauss")
+
+    def __check_init__(self) -> None:
+        if not is_one_of(self.stages, tuple(range(1, 8))):
+            raise MechanismError(f"Gauss: stages must be 1 to 7, got {self.stages!r}.")
 
 
-def starting_values(step: RadauStep, last: LastStep, structure: Structure | None = None) -> tuple[StageValues, Factors]:
+def starting_values(
+    step: CollocationStep, last: LastStep, structure: Structure | None = None
+) -> tuple[StageValues, Factors]:
     """The starting values of the stages, and the factored matrices there."""
     guess = last.guess(step)
     return guess, factors(linearized(step, guess), step, structure)
@@ -177,7 +233,7 @@ class StepEnd(NamedTuple):
 
     @classmethod
     def of(
-        cls, step: RadauStep, stages: StageValues, found: Factors, structure: Structure | None, rates: Rates,
+        cls, step: CollocationStep, stages: StageValues, found: Factors, structure: Structure | None, rates: Rates,
         integrals: Array,
     ) -> "StepEnd":  # fmt: skip
         qdot, a, zdot = step.rates(stages)
@@ -186,13 +242,14 @@ class StepEnd(NamedTuple):
         fixed = frozen((step, found, slopes, stages))
         more = frozen(_start_slope_error(*fixed, structure, rates, integrals))  # pyright: ignore[reportCallIssue]
         # Quadratures are no unknowns: they enter no equation, and follow from the stages.
-        integrals = integrals + step.h * step.as_array(step.tableau.matrix[-1]) @ integrands
-        end = integrals if stages.z is None else jnp.append(stages.z[-1], integrals)
-        y = *_project(step.equations, step.t + step.h, stages.q[-1], stages.v[-1]), end
-        return cls(slopes, more, y, LastStep(step.h, a, zdot, stages.lam[-1]))
+        integrals = integrals + step.h * step.as_array(step.tableau.weights) @ integrands
+        q, v, z, lam = step.end(stages)
+        end = integrals if z is None else jnp.append(z, integrals)
+        y = *_project(step.equations, step.t + step.h, q, v), end
+        return cls(slopes, more, y, LastStep(step.h, a, zdot, lam))
 
 
-def _integrands(step: RadauStep, stages: StageValues, integrals: Array, rates: Rates) -> Float[Array, "n k"]:
+def _integrands(step: CollocationStep, stages: StageValues, integrals: Array, rates: Rates) -> Float[Array, "n k"]:
     """The integrands of the quadratures at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
@@ -203,7 +260,7 @@ def _integrands(step: RadauStep, stages: StageValues, integrals: Array, rates: R
 
 
 def _start_slope_error(
-    step: RadauStep, found: Factors, slopes: IntegratedState, stages: StageValues, structure: Structure | None,
+    step: CollocationStep, found: Factors, slopes: IntegratedState, stages: StageValues, structure: Structure | None,
     rates: Rates, integrals: Array,
 ) -> IntegratedState:  # fmt: skip
     """The slope at the start minus that of the collocation polynomial, times the step: the unscaled error estimate.

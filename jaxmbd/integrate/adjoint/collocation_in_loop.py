@@ -1,4 +1,4 @@
-"""A step of a Radau method as functions of arrays, which the native time loop runs (`implicit_functions.py`).
+"""A step of a collocation method as functions of arrays, which the native time loop runs (`implicit_functions.py`).
 
 The step before, from which the next one is guessed, is the last part of the state; it is constant in derivatives.
 """
@@ -16,10 +16,11 @@ from jaxmbd.arrays import frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.implicit_functions import ImplicitFunctions, ImplicitMethod, Unknowns
 from jaxmbd.integrate.adjoint.step_programs import DEGREE, Tableau
-from jaxmbd.integrate.solvers.radau import LastStep, Rates, StepEnd
-from jaxmbd.integrate.solvers.radau_stages import (
+from jaxmbd.integrate.solvers.collocation import LastStep, Rates, StepEnd
+from jaxmbd.integrate.solvers.collocation_stages import (
+    CollocationStep,
     Factors,
-    RadauStep,
+    Method,
     StageValues,
     factors,
     improved,
@@ -49,14 +50,19 @@ At: TypeAlias = Callable[[Any, Any, Array], AtState]  # of `(given, static, y)`
 
 
 @dataclass(frozen=True)
-class RadauInLoop(ImplicitMethod):
-    """A Radau method: the number of `stages`, how many numbers the state has before the last step, the sizes of
+class CollocationInLoop(ImplicitMethod):
+    """A collocation `method`, how many numbers the state has before the last step, the sizes of
     coordinates, speeds, states of parts and multipliers, and what unpacks a state."""
 
-    stages: int
+    method: Method
     before: int
     sizes: tuple[int, int, int, int]
     at: At
+
+    @property
+    def stages(self) -> int:
+        """The number of stages."""
+        return self.method.stages
 
     @property
     def last(self) -> int:
@@ -82,31 +88,33 @@ class RadauInLoop(ImplicitMethod):
         found = self.structure_of(np.asarray(masks[0].any(axis=0)))
         linearize, iterate, reach = (partial(f, self, found) for f in (_linearize, _iterate, _reach))
         return ImplicitFunctions(
-            partial(_guess, self), linearize, iterate, reach, partial(_tableau, self.stages), self.unknowns(found),
+            partial(_guess, self), linearize, iterate, reach, partial(_tableau, self.method), self.unknowns(found),
             self.stages + 1,
         )  # fmt: skip
 
     def unknowns(self, structure: Structure | None = None) -> Unknowns:
         """How many unknowns there are, and numbers of factors."""
         ends = np.cumsum([self.stages * size for size in self.sizes]).tolist()
-        return Unknowns(ends[-1], 0 if structure is None else self.stages * structure.entries, tuple(ends))
+        return Unknowns(
+            ends[-1], 0 if structure is None else tableau(self.method).factors * structure.entries, tuple(ends)
+        )
 
     def matrix(self, given: Any, static: Any, t: Array, w: Array) -> Array:
         """The real and the imaginary part of a matrix of Newton's method, for its structure."""
         step, _, _, stages, _ = self._step(given, static, t, w, None)
-        value = complex(tableau(self.stages).values[-1])
+        value = complex(tableau(self.method).values[-1])
         matrix = linearized(step, stages).matrix(value if self.stages > 1 else value.real, step.h)
         return jnp.stack([part for part in matrix if part is not None])
 
     def _step(
         self, given: Any, static: Any, t: Array, w: Array, structure: Structure | None
-    ) -> tuple[RadauStep, AtState, LastStep, StageValues, Factors]:
+    ) -> tuple[CollocationStep, AtState, LastStep, StageValues, Factors]:
         """The step that a workspace describes: with the state, the step before, the unknowns and the factors."""
         unknowns = self.unknowns(structure)
         y, h, U, F, _ = unknowns.split(w, self.before + self.last)
         at, (_, v, z, _) = self.at(given, static, y), self.sizes
         q, speeds, integrated = at.motion
-        step = RadauStep(at.equations, t, h, q, speeds, integrated[:z] if z else None, self.stages)
+        step = CollocationStep(at.equations, t, h, q, speeds, integrated[:z] if z else None, self.method)
         h, a, zdot, lam = jnp.split(frozen(at.constant[-1]), np.cumsum([1, self.stages * v, self.stages * z]).tolist())
         rows = lambda x: x.reshape(self.stages, -1)  # noqa: E731
         before = LastStep(h[0], rows(a), rows(zdot) if z else None, lam)
@@ -115,8 +123,8 @@ class RadauInLoop(ImplicitMethod):
         return step, at, before, stages, [] if structure is None or not len(F) else self._factors(F, structure)
 
     def _factors(self, F: Array, structure: Structure) -> Factors:
-        pieces = frozen(F).reshape(self.stages, structure.entries)
-        return [Complex(pieces[0]), *(Complex(pieces[k], pieces[k + 1]) for k in range(1, self.stages, 2))]
+        pieces = frozen(F).reshape(-1, structure.entries)
+        return [Complex(pieces[0]), *(Complex(pieces[k], pieces[k + 1]) for k in range(1, len(pieces), 2))]
 
 
 def _flat(stages: StageValues) -> Array:
@@ -124,30 +132,30 @@ def _flat(stages: StageValues) -> Array:
     return jnp.concatenate([x.reshape(-1) for x in parts])
 
 
-def _guess(method: RadauInLoop, given: Any, static: Any, t: Array, w: Array) -> Array:
+def _guess(method: CollocationInLoop, given: Any, static: Any, t: Array, w: Array) -> Array:
     step, _, before, _, _ = method._step(given, static, t, w, None)
     return _flat(before.guess(step))
 
 
-def _linearize(method: RadauInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
+def _linearize(method: CollocationInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
     step, _, _, stages, _ = method._step(given, static, t, w, structure)
     found = factors(linearized(step, stages), step, structure)
     return jnp.concatenate([part for factor in found for part in factor if part is not None])
 
 
-def _iterate(method: RadauInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
+def _iterate(method: CollocationInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
     step, at, _, old, found = method._step(given, static, t, w, structure)
     new = improved(step, old, found, structure)
     sizes = relative_change(*frozen((step, new, old))), *thresholds(frozen(at.tolerance), w.dtype.itemsize)
     return jnp.concatenate([_flat(new), jnp.stack(sizes)])
 
 
-def _reach(method: RadauInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
+def _reach(method: CollocationInLoop, structure: Structure, given: Any, static: Any, t: Array, w: Array) -> Array:
     step, at, _, stages, found = method._step(given, static, t, w, structure)
     end = StepEnd.of(step, stages, found, structure, at.rates, at.motion[2][method.sizes[2] :])
     slopes, more = (jnp.concatenate(x, axis=-1) for x in (end.slopes, end.more))
     start, y = jnp.concatenate(at.motion), jnp.concatenate(end.y)
-    weights = step.as_array(step.tableau.matrix[-1])
+    weights = step.as_array(step.tableau.weights)
     projection = (y - start) / step.h - weights @ slopes
     rows = [slopes, more[None] / step.h, projection[None]]
     selected = frozen(at.selected(*frozen((t + step.h, end.y[0]))))
@@ -157,16 +165,16 @@ def _reach(method: RadauInLoop, structure: Structure, given: Any, static: Any, t
     return jnp.concatenate([*(x.reshape(-1) for x in rows), y, *constant, frozen(jnp.concatenate(parts))])
 
 
-def _tableau(stages: int) -> Tableau:
+def _tableau(kind: Method) -> Tableau:
     """The method for the loop: slopes at the nodes, then that of the error and that of the projection at the end."""
-    method, all_slopes = tableau(stages), stages + 2
+    method, stages, all_slopes = tableau(kind), kind.stages, kind.stages + 2
     weights = np.zeros((all_slopes, DEGREE + 1))  # of powers of θ, the highest one first
     powers = DEGREE - np.arange(1, stages + 1)
     weights[:stages, powers] = method.integrals.T
     weights[stages, DEGREE - np.arange(1, stages + 2)] = method.bump
     weights[stages + 1, DEGREE - 1] = 1.0
     end, error = np.zeros(all_slopes), np.zeros(all_slopes)
-    end[:stages], error[stages] = method.matrix[-1], 1 / method.values[0].real
+    end[:stages], error[stages] = method.weights, 1 / method.values[0].real
     end[stages + 1] = 1.0
     parts = np.zeros((all_slopes, all_slopes)), end, [*method.nodes, 0.0, 1.0], error, weights
     return Tableau(np.concatenate([np.ravel(np.asarray(x, float)) for x in parts]), all_slopes, False, True)

@@ -1,8 +1,10 @@
-"""The Radau IIA collocation methods for `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`: coefficients, and the stage equations of a step.
+"""The collocation methods of Radau IIA and of Gauss for `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`: coefficients, and the stage
+equations of a step.
 
 With the step `h` and the method's matrix `A`, stage values are `V = v₀ + h A a`, `Q = q₀ + h A q̇(Q, V)`; the unknowns
-are `V` and `λ`. In the eigenbasis of `(h A)⁻¹`, with one real eigenvalue and complex pairs, the linear system of a
-simplified Newton iteration separates into one system per eigenvalue `s`, of the size of a single saddle-point system:
+are `V` and `λ`. In the eigenbasis of `(h A)⁻¹`, with complex pairs and, of an odd number of stages, a real eigenvalue,
+the linear system of a simplified Newton iteration separates into one system per eigenvalue `s`, of the size of a single
+saddle-point system:
 
     [ M + D/s + K/s²   Cᵀ ] [ δv   ]
     [ C + G/s          0  ] [ δλ/s ]
@@ -14,13 +16,15 @@ scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainel
 is that of the fixed point of the iteration, and is found by iterating with the same factors: no matrix of all stages
 is formed.
 
-Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
+Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4; for Gauss methods, whose end is no node,
+Ascher, Petzold, *Projected implicit Runge-Kutta methods for differential-algebraic equations*, SIAM J. Numer. Anal. 28
+(1991).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -38,47 +42,79 @@ from jaxmbd.numerics.sparse_lu import Complex, Structure, factored, substituted
 _IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
 
 
+Family: TypeAlias = Literal["Radau", "Gauss"]
+
+
+class Method(NamedTuple):
+    """A collocation method: `"Radau"`, of order `2 stages − 1`, whose last node is the end of the step, or `"Gauss"`,
+    of order `2 stages`."""
+
+    family: Family
+    stages: int
+
+
 @dataclass(frozen=True)
 class Tableau:
-    """The Radau IIA method of `n` stages, of order `2 n − 1`, on the step `0 ≤ θ ≤ 1`.
+    """The coefficients of a method of `n` stages on the step `0 ≤ θ ≤ 1`.
 
-    `matrix` is `A`, `inverse` is `A⁻¹`. The columns of `integrals` belong to the `nodes`: the coefficients of
-    `θ¹ … θⁿ` in the integral of the Lagrange polynomial, which is 1 at that node and 0 at the others; `at_start` is the
-    value of that polynomial at `θ = 0`. `bump` is the integral of the polynomial that is 1 at `θ = 0` and 0 at the
-    nodes, as coefficients of `θ¹ … θⁿ⁺¹`.
+    `matrix` is `A`, `inverse` is `A⁻¹`, `weights` is `b`. The columns of `integrals` belong to the `nodes`: the
+    coefficients of `θ¹ … θⁿ` in the integral of the Lagrange polynomial, which is 1 at that node and 0 at the others;
+    `at_start` and `at_end` are the values of that polynomial at `θ = 0` and `θ = 1`. `bump` is the integral of the
+    polynomial that is 1 at `θ = 0` and 0 at the nodes, as coefficients of `θ¹ … θⁿ⁺¹`. The end of a step is
+    `y₀ + ends (Y − y₀)` with the values `Y` at the nodes.
 
     `values` are eigenvalues of `A⁻¹`, the real one first and then one of each complex pair, with their right (columns)
-    and left (rows) eigenvectors.
+    and left (rows) eigenvectors. With an even number of stages there is no real one; the first one then is a number of
+    their size, for the error estimate alone, and its vectors are zero.
     """
 
     nodes: np.ndarray
     matrix: np.ndarray
     inverse: np.ndarray
+    weights: np.ndarray
     integrals: np.ndarray
     at_start: np.ndarray
+    at_end: np.ndarray
+    ends: np.ndarray
     bump: np.ndarray
     values: np.ndarray
     right: np.ndarray
     left: np.ndarray
 
+    @property
+    def factors(self) -> int:
+        """How many real matrices hold the factored matrices of all eigenvalues."""
+        return 2 * len(self.values) - 1
+
 
 @cache
-def tableau(n: int) -> Tableau:
-    """The tableau of an odd number `n` of stages; nodes are the zeros of `P_{n−1} − P_n` (Legendre, on `[0, 1]`)."""
-    legendre = np.polynomial.Legendre([0.0] * (n - 1) + [1.0, -1.0], domain=(0, 1))
-    nodes: np.ndarray = np.sort(np.real(legendre.roots())).astype(float)
-    nodes[-1] = 1.0
+def tableau(method: Method) -> Tableau:
+    """The tableau of a method: nodes are the zeros of `P_{n−1} − P_n` or of `P_n` (Legendre, on `[0, 1]`)."""
+    family, n = method
+    series = [0.0] * (n - 1) + ([1.0, -1.0] if family == "Radau" else [0.0, 1.0])
+    nodes: np.ndarray = np.sort(np.real(np.polynomial.Legendre(series, domain=(0, 1)).roots())).astype(float)
+    if family == "Radau":
+        nodes[-1] = 1.0
     powers: np.ndarray = np.linalg.inv(np.vander(nodes, n, increasing=True))
     integrals = powers / np.arange(1, n + 1)[:, None]
     matrix: np.ndarray = np.vander(nodes, n + 1, increasing=True)[:, 1:] @ integrals
-    inverse = np.linalg.inv(matrix)
+    inverse, weights = np.linalg.inv(matrix), integrals.sum(axis=0)
+    at_end, ends = powers.sum(axis=0), weights @ inverse
+    if family == "Radau":  # exactly: the last node is the end
+        weights, at_end, ends = matrix[-1], np.eye(n)[-1], np.eye(n)[-1]
     vanishing = np.polynomial.Polynomial.fromroots(nodes)
     bump = (vanishing / vanishing(0.0)).integ().coef[1:]
     values, right = np.linalg.eig(inverse)
-    imaginary = np.imag(values)
-    selected = [int(np.abs(imaginary).argmin()), *np.flatnonzero(imaginary > _IS_REAL)]
-    left = np.linalg.inv(right)[selected]
-    return Tableau(nodes, matrix, inverse, integrals, powers[0], bump, values[selected], right[:, selected], left)
+    imaginary, left = np.imag(values), np.linalg.inv(right)
+    selected = np.flatnonzero(imaginary > _IS_REAL)
+    if n % 2:
+        selected = np.append(int(np.abs(imaginary).argmin()), selected)
+    values, right, left = values[selected], right[:, selected], left[selected]
+    if n % 2 == 0:
+        values, right, left = (
+            np.append(np.abs(values[0]), values), np.pad(right, ((0, 0), (1, 0))), np.pad(left, ((1, 0), (0, 0))),
+        )  # fmt: skip
+    return Tableau(nodes, matrix, inverse, weights, integrals, powers[0], at_end, ends, bump, values, right, left)
 
 
 MAX_ITERATIONS = 12  # RADAU5 gives up after 7 to 10; as in `motion.h`
@@ -107,8 +143,8 @@ class StageValues(eqx.Module):
     lam: Float[Array, "n m"]
 
 
-class RadauStep(eqx.Module):
-    """A step: the equations, its time, length and initial state, and the number of stages."""
+class CollocationStep(eqx.Module):
+    """A step: the equations, its time, length and initial state, and the method."""
 
     equations: Equations
     t: Scalar
@@ -116,12 +152,17 @@ class RadauStep(eqx.Module):
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     z: Float[Array, " nz"] | None
-    count: int = eqx.field(static=True)
+    method: Method = eqx.field(static=True)
 
     @property
     def tableau(self) -> Tableau:
         """The coefficients of the method."""
-        return tableau(self.count)
+        return tableau(self.method)
+
+    @property
+    def count(self) -> int:
+        """The number of stages."""
+        return self.method.stages
 
     @property
     def times(self) -> Float[Array, " n"]:
@@ -143,6 +184,17 @@ class RadauStep(eqx.Module):
     def reached(self, stages: StageValues) -> Float[Array, "n nq"]:
         """The coordinates at the nodes, `q₀ + h A q̇`."""
         return self.q[None] + self.h * self.as_array(self.tableau.matrix) @ self.rates(stages)[0]
+
+    def end(self, stages: StageValues) -> tuple[Array, Array, Array | None, Array]:
+        """Coordinates, speeds, states of parts and multipliers at the end of the step."""
+        method = self.tableau
+        z = None if self.z is None or stages.z is None else self._at_end(method.ends, stages.z, self.z)
+        q, v = (self._at_end(method.ends, x, start) for x, start in ((stages.q, self.q), (stages.v, self.v)))
+        return q, v, z, self._at_end(method.at_end, stages.lam, stages.lam[-1])
+
+    def _at_end(self, weights: np.ndarray, nodes: Array, start: Array) -> Array:
+        """`start + weights (nodes − start)`, to the bit the last node if all the weight is there."""
+        return nodes[-1] if weights[-1] == 1 else start + self.as_array(weights) @ (nodes - start[None])
 
     def residual(self, stages: StageValues) -> Float[Array, "n rows"]:
         """The residuals of the equations of motion, of the velocity constraints and of the states of parts at the
@@ -181,7 +233,7 @@ class Middle(NamedTuple):
     zdot: Float[Array, " nz"] | None
 
     @classmethod
-    def of(cls, step: RadauStep, stages: StageValues) -> "Middle":
+    def of(cls, step: CollocationStep, stages: StageValues) -> "Middle":
         _, a, zdot = step.rates(stages)
         k = step.count // 2
         own = (None, None) if stages.z is None or zdot is None else (stages.z[k], zdot[k])
@@ -231,7 +283,7 @@ class Linearized(NamedTuple):
         return Complex(*parts)
 
 
-def linearized(step: RadauStep, stages: StageValues) -> Linearized:
+def linearized(step: CollocationStep, stages: StageValues) -> Linearized:
     """The equations linearised at the middle stage."""
     middle, nv = Middle.of(step, stages), len(step.v)
     nz, m = 0 if step.z is None else len(step.z), stages.lam.shape[1]
@@ -260,7 +312,7 @@ def _residual_in_order(residual: Num[Array, "*n rows"], nv: int, m: int) -> Num[
 Factors: TypeAlias = list[Any]  # of the matrices of all eigenvalues
 
 
-def factors(linear: Linearized, step: RadauStep, structure: Structure | None) -> Factors:
+def factors(linear: Linearized, step: CollocationStep, structure: Structure | None) -> Factors:
     """The factored matrices of the iteration for each eigenvalue: with a known structure of the matrices by arithmetic
     alone, else by LAPACK."""
     matrices = [linear.matrix(value, step.h) for value in _values(step.tableau)]
@@ -282,20 +334,22 @@ def _solved(factor: Any, b: Complex, structure: Structure | None) -> Complex:
     return Complex(x) if b.im is None else Complex(jnp.real(x), jnp.imag(x))
 
 
-def filtered(step: RadauStep, found: Factors, residual: Array, structure: Structure | None) -> Float[Array, " d"]:
+def filtered(step: CollocationStep, found: Factors, residual: Array, structure: Structure | None) -> Float[Array, " d"]:
     """The change of `(z, v)` that has a residual of `(z, v)`, by the matrix of the real eigenvalue."""
     b = jnp.pad(residual * (step.h / _values(step.tableau)[0]), (0, step.equations.m))
     return _solved(found[0], Complex(b), structure).re[: len(residual)]
 
 
 def newton_change(
-    step: RadauStep, found: Factors, residual: Float[Array, "n rows"], structure: Structure | None
+    step: CollocationStep, found: Factors, residual: Float[Array, "n rows"], structure: Structure | None
 ) -> StageValues:
     """The Newton change for a residual of all stages: one system per eigenvalue, in the eigenbasis of `A⁻¹`."""
     method, nv, m = step.tableau, len(step.v), step.equations.m
     residual = _residual_in_order(residual, nv, m)
     d, total = residual.shape[1] - m, jnp.zeros_like(residual)
     for k, value in enumerate(_values(method)):
+        if not method.right[:, k].any():
+            continue
         left, right = Complex.of(method.left[k], value, residual.dtype), method.right[:, k]
         b = Complex(left.re @ residual, None if left.im is None else left.im @ residual)
         of_motion, of_rows = b.split(d)
@@ -309,7 +363,7 @@ def newton_change(
     return StageValues(jnp.zeros((len(total), len(step.q)), total.dtype), of_v, of_z, of_lam)
 
 
-def improved(step: RadauStep, old: StageValues, found: Factors, structure: Structure | None) -> StageValues:
+def improved(step: CollocationStep, old: StageValues, found: Factors, structure: Structure | None) -> StageValues:
     """The next iterate of simplified Newton, whose fixed point are the stages."""
     change = newton_change(step, found, step.residual(old), structure)
     z = None if old.z is None or change.z is None else old.z - change.z
@@ -323,7 +377,7 @@ Iterate: TypeAlias = tuple[StageValues, Scalar, Array, Array]
 
 @eqx.filter_custom_jvp
 def solve_stages(
-    step: RadauStep, guess: StageValues, found: Factors, tolerance: Scalar, *, structure: Structure | None
+    step: CollocationStep, guess: StageValues, found: Factors, tolerance: Scalar, *, structure: Structure | None
 ) -> tuple[StageValues, Bool[Array, ""]]:
     """The stages, by Newton's method from a guess, and whether it converged within a relative `tolerance`."""
     converged, stalled = thresholds(tolerance, step.q.dtype.itemsize)
@@ -350,15 +404,15 @@ def solve_stages(
 
 @solve_stages.def_jvp
 def _solve_stages_jvp(
-    primals: tuple[RadauStep, StageValues, Factors, Scalar], tangents: tuple[RadauStep, *tuple[object, ...]],
-    *, structure: Structure | None,
+    primals: tuple[CollocationStep, StageValues, Factors, Scalar],
+    tangents: tuple[CollocationStep, *tuple[object, ...]], *, structure: Structure | None,
 ) -> tuple[tuple[StageValues, Array], tuple[StageValues, None]]:  # fmt: skip
     """The derivative of the fixed point `x = Ψ(x, θ)` of the iteration, `(1 − Ψ_x) δx = Ψ_θ δθ`, by iteration."""
     (step, guess, found, tolerance), (step_tangent, *_) = primals, tangents
     stages, converged = solve_stages(step, guess, found, tolerance, structure=structure)
     flat, unravel = ravel_pytree(stages)
 
-    def after(flat: Array, step: RadauStep) -> Array:
+    def after(flat: Array, step: CollocationStep) -> Array:
         return ravel_pytree(improved(step, unravel(flat), frozen(found), structure))[0]
 
     _, b = eqx.filter_jvp(lambda s: after(flat, s), (step,), (step_tangent,))
@@ -412,7 +466,7 @@ def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
     return converged, jnp.clip(_STALLED_FRACTION * tolerance, _MIN_STALLED[size], _MAX_STALLED[size])
 
 
-def relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
+def relative_change(step: CollocationStep, new: StageValues, old: StageValues) -> Scalar:
     """The relative change of two iterates: of the coordinates, of the speeds, but for what rounding of the coordinates
     makes of them within the step, and of the states of parts, scaled by no less than their sizes."""
     # The start alone is no measure: all angles may be zero there, and all speeds, for as long as nothing moves.
