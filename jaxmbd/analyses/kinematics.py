@@ -147,7 +147,9 @@ def _motion(
     )
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
-    zs = jax.vmap(lambda t, q, v: equations.at(t, q).steady_states(v))(ts, qs, vs)
+    zs = jnp.zeros((len(ts), 0), qs.dtype)
+    if len(mechanism.layout.z):
+        zs = jax.vmap(lambda t, q, v: equations.at(t, q).steady_states(v))(ts, qs, vs)
     return qs, vs, zs, rank < equations.m, result, rank
 
 
@@ -229,7 +231,8 @@ def _ends_of_steps(equations: Equations, start: _Point, ts: Array, at_each: Arra
         jerk = jnp.where(ahead > _LEAST_STEP * step, (there.vdot - here.vdot) / ahead, here.jerk)
         there = there._replace(jerk=jerk)
         is_kept = accepted & (~at_each | (later >= end))
-        ends = jax.tree.map(lambda x, y: x.at[count].set(jnp.where(is_kept, y, x[count])), ends, there)
+        place = jnp.where(is_kept, count, len(ts) + 1)  # beyond the end nothing is written
+        ends = jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), ends, there)
         here = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, here)
         longer = jnp.where(later < end, suits, jnp.maximum(step, suits))  # a step that ends early says less
         step = jnp.where(accepted, longer, jnp.minimum(suits, ahead / 2))

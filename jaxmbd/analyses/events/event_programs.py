@@ -97,11 +97,11 @@ class EventPrograms:
 
     def layout(self, first: int, motion: int) -> EventMemory:
         """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
-        place = {name: first + at for name, at in zip(Memory._fields, (0, *self._ends), strict=True)}
+        place: Any = Memory(*(first + np.asarray([0, *self._ends])))
         impulses = len(self.rules.along) + self.rules.equations.m
         entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
-        places = {name: at for name, at in place.items() if name in EventMemory._fields}
-        return EventMemory(len(self.rules.events), self.room, entry, **places)
+        read = place.time, place.due, place.logged, place.halted, place.since, place.touching, place.nearest
+        return EventMemory(len(self.rules.events), self.room, entry, *map(int, read))
 
     # --- the equations of a segment -----------------------------------------------------------------------
 

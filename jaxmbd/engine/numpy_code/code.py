@@ -166,14 +166,19 @@ def code_from(fields: dict[str, Any], arrays: Sequence[np.ndarray]) -> NumpyCode
 
 
 def _while(
-    *operands: np.ndarray, condition: NumpyCode, body: NumpyCode, counts: list[int], budget: Budget
+    *operands: np.ndarray, condition: NumpyCode, body: NumpyCode, counts: list[int], owned: list[int], budget: Budget
 ) -> list[np.ndarray]:
     first, second = counts[0], sum(counts)
-    known, constants, state = operands[:first], operands[first:second], list(operands[second:])
+    known, constants, state = operands[:first], operands[first:second], _state(operands[second:], owned)
     while (going := np.asarray(condition([*known, *state], budget)[0])).any():
         new = body([*constants, *state], budget)
         state = [_where(going, *each) for each in zip(new, state, strict=True)] if going.ndim else new
     return state
+
+
+def _state(start: Sequence[np.ndarray], owned: Sequence[int]) -> list[np.ndarray]:
+    """The state of a loop at its start; those that are `owned` are overwritten by its body."""
+    return [np.array(x, order="C") if k in owned else x for k, x in enumerate(start)]
 
 
 def _where(going: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
@@ -182,10 +187,10 @@ def _where(going: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def _scan(
-    *operands: np.ndarray, body: NumpyCode, counts: list[int], length: int, reverse: bool, rows: ArrayTypes,
-    budget: Budget,
+    *operands: np.ndarray, body: NumpyCode, counts: list[int], length: int, reverse: bool, owned: list[int],
+    rows: ArrayTypes, budget: Budget,
 ) -> list[np.ndarray]:  # fmt: skip
-    constants, state = operands[: counts[0]], list(operands[counts[0] : sum(counts)])
+    constants, state = operands[: counts[0]], _state(operands[counts[0] : sum(counts)], owned)
     arrays = operands[sum(counts) :]
     stacked = [np.empty((length, *shape), kind) for shape, kind in rows]
     for k in reversed(range(length)) if reverse else range(length):

@@ -1,6 +1,7 @@
 """The translation of traced functions into NumPy code; what it does not express is left to XLA."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode
+from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, Instruction, NumpyCode
 from jaxmbd.engine.numpy_code.functions import FUNCTIONS, OF_MATRICES
 from jaxmbd.engine.upstream.jax_internals import (
     ClosedJaxpr,
@@ -68,18 +69,19 @@ class Translator:
 
     def __init__(self, within: tuple[str, ...], is_branch: bool = False) -> None:
         self._within, self._is_branch = within, is_branch
-        self._constants, self._instructions, self._count, self._cost = [], [], 0, 0
+        self._constants, self._instructions, self._count, self._costs = [], [], 0, []
 
     def code(self, jaxpr: ClosedJaxpr) -> NumpyCode:
-        """The code of a closed jaxpr."""
+        """The code of a closed jaxpr: of what its results depend on."""
         arguments = [self._new() for _ in jaxpr.jaxpr.invars]
         results = self.inline(jaxpr, arguments)
-        count = len(self._constants)
+        count, needed = len(self._constants), _needed(self._instructions, results)
         place = lambda k: count + k if k >= 0 else -1 - k  # noqa: E731  # constants have negative numbers until here
-        instructions = [(name, a, [*map(place, x)], [*map(place, y)]) for name, a, x, y in self._instructions]
+        kept = [self._instructions[k] for k in needed]
+        instructions = [(name, a, [*map(place, x)], [*map(place, y)]) for name, a, x, y in kept]
         types, results = [_dtype(x) for x in jaxpr.out_avals], [*map(place, results)]
-        total = count + self._count
-        return NumpyCode(self._constants, len(arguments), total, self._cost, instructions, results, types)
+        total, cost = count + self._count, sum(self._costs[k] for k in needed)
+        return NumpyCode(self._constants, len(arguments), total, cost, instructions, results, types)
 
     def constant(self, value: ArrayLike) -> int:
         """The number of a constant."""
@@ -92,7 +94,7 @@ class Translator:
         """Append an instruction; return the numbers of its results."""
         places = [self._new() for _ in range(results)]
         self._instructions.append((name, attributes, list(operands), places))
-        self._cost += 1
+        self._costs.append(1)
         return places
 
     def _new(self) -> int:
@@ -131,9 +133,10 @@ class Translator:
         if name in FUNCTIONS and is_as_known(params):
             # Only those that rules read: others may be objects of JAX, which could not be stored.
             attributes = {key: _plain(params[key]) for key in PRIMITIVES[name]}
+            found = self.emit(name, operands, len(equation.outvars), **attributes)
             if name in OF_MATRICES:
-                self._cost += math.prod(aval_of(equation.invars[0]).shape[:-2])
-            return self.emit(name, operands, len(equation.outvars), **attributes)
+                self._costs[-1] += math.prod(aval_of(equation.invars[0]).shape[:-2])
+            return found
         if "_prim" in params:
             return self.inline(expansion(params, types_of_operands(equation)), operands)
         if name in CALLS:
@@ -153,6 +156,17 @@ class Translator:
             return self.inline(jaxpr, operands)
         finally:
             self._within = self._within[:-1]
+
+
+def _needed(instructions: Sequence[Instruction], results: Sequence[int]) -> list[int]:
+    """The numbers of the instructions on which results depend."""
+    places, needed = set(results), []
+    for k in reversed(range(len(instructions))):
+        _, _, operands, found = instructions[k]
+        if places.intersection(found):
+            places |= set(operands)
+            needed.append(k)
+    return needed[::-1]
 
 
 def _is_ours(primitive: Primitive) -> bool:
@@ -197,15 +211,32 @@ def _while_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list
     p = equation.params
     codes = {"condition": at.nested(p["cond_jaxpr"]), "body": at.nested(p["body_jaxpr"])}
     counts = [p["cond_nconsts"], p["body_nconsts"]]
-    return at.emit("while", operands, len(equation.outvars), counts=counts, **codes)
+    # In a batch, an instance that has ended keeps what another goes on to overwrite.
+    is_batch = bool(aval_of(p["cond_jaxpr"].jaxpr.outvars[0]).shape)
+    owned = [] if is_batch else _written_in_place(codes["body"], counts[1], len(equation.outvars))
+    return at.emit("while", operands, len(equation.outvars), counts=counts, owned=owned, **codes)
+
+
+def _written_in_place(body: NumpyCode, constants: int, count: int) -> list[int]:
+    """Let scatters in the body of a loop write into the own arrays of its state, where nothing else reads these; return
+    the numbers of these arrays among the `count` of the state, which follow `constants` arguments."""
+    read = Counter(place for _, _, operands, _ in body.instructions for place in operands) + Counter(body.results)
+    first, owned = len(body.constants) + constants, []
+    for name, attributes, operands, found in body.instructions:
+        k = operands[0] - first if operands else -1
+        is_state = name in SCATTERS and 0 <= k < count and body.results[k] == found[0]
+        if is_state and read[operands[0]] == read[found[0]] == 1:
+            attributes["in_place"] = True
+            owned.append(k)
+    return owned
 
 
 def _scan_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
     p, counts = equation.params, list(scan_counts(equation.params))
-    body, stacked = _closed(p["jaxpr"]), equation.outvars[counts[1] :]
+    body, stacked = at.nested(_closed(p["jaxpr"])), equation.outvars[counts[1] :]
     rows = [[shape[1:], kind] for shape, kind in _types(stacked)]
-    flags = {"length": p["length"], "reverse": bool(p["reverse"])}
-    return at.emit("scan", operands, len(equation.outvars), body=at.nested(body), counts=counts, rows=rows, **flags)
+    flags = {"length": p["length"], "reverse": bool(p["reverse"]), "owned": _written_in_place(body, *counts)}
+    return at.emit("scan", operands, len(equation.outvars), body=body, counts=counts, rows=rows, **flags)
 
 
 def _cond_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:
@@ -228,7 +259,8 @@ def _scatter_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> li
     params, name = equation.params, equation.primitive.name
     if name == "scatter" and not replaces(params):
         raise UnsupportedError("A scatter of a function.")
-    return at.emit(name, operands, **{key: _plain(params[key]) for key in ("dimension_numbers", "mode")})
+    attributes = {key: _plain(params[key]) for key in ("dimension_numbers", "mode")}
+    return at.emit(name, operands, **attributes, in_place=False)
 
 
 def _platform_rule(at: Translator, equation: JaxprEqn, operands: list[int]) -> list[int]:

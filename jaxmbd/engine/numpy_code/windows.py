@@ -17,10 +17,11 @@ class _Numbers:
 
 
 class _Equation(NamedTuple):
-    """What these rules ask of an equation."""
+    """What these rules ask of an equation; `in_place`: a scatter may overwrite its operand."""
 
     params: dict[str, Any]
     dtype: np.dtype
+    in_place: bool = False
     builder: _Numbers = _Numbers()
 
     def indices(self, operand: np.ndarray) -> np.ndarray:
@@ -43,9 +44,9 @@ def _write(
     """Write windows, in order where several write one element."""
     places, inside = constant_windows(equation, windows)
     keep = inside if drops and not inside.all() else ...
-    result = x.reshape(-1).copy()
-    _COMBINE[name](result, places[keep].reshape(-1), new[keep].reshape(-1))
-    return result.reshape(x.shape)
+    result = x if equation.in_place else np.array(x, order="C")
+    _COMBINE[name](result.reshape(-1), places[keep].reshape(-1), new[keep].reshape(-1))
+    return result
 
 
 _RULES = window_rules(read_known, _write)
@@ -68,10 +69,10 @@ def scatter(name: str) -> Operation:
 
     def run(
         x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *,
-        dimension_numbers: Sequence[Sequence[int]], mode: str,
+        dimension_numbers: Sequence[Sequence[int]], mode: str, in_place: bool,
     ) -> np.ndarray | Arrays:  # fmt: skip
         numbers = lax.ScatterDimensionNumbers(*map(tuple, dimension_numbers))
         params = {"dimension_numbers": numbers, "mode": lax.GatherScatterMode[mode], "update_jaxpr": None}
-        return _RULES[name](_Equation(params, x.dtype), x, indices, updates)
+        return _RULES[name](_Equation(params, x.dtype, in_place), x, indices, updates)
 
     return run

@@ -1,5 +1,6 @@
 """NumPy code of a function gives what XLA gives, for every operation, batch, type and edge case; it is plain data."""
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -180,6 +181,45 @@ def test_the_arguments_keep_their_values(rng: np.random.Generator) -> None:
     before = x.copy()
     compare(lambda x: lax.fori_loop(0, 3, lambda k, x: x.at[k].add(x[k + 1]).at[0].set(2.0), x), x)
     np.testing.assert_array_equal(x, before)
+
+
+def test_what_no_result_depends_on_is_left_out() -> None:
+    def function(x: Any) -> Any:
+        unused = lax.fori_loop(0, 9, lambda _, y: jnp.linalg.inv(y), jnp.outer(x, x))
+        return 2 * x, (3 * unused[0, 0] * x)[:0].sum()
+
+    code = numpy_code(jax.make_jaxpr(lambda x: function(x)[0])(np.ones(3)))
+    assert (code.size, code.cost) == (1, 1)
+    compare(function, np.ones(3))
+
+
+def test_a_loop_writes_into_its_own_arrays(rng: np.random.Generator) -> None:
+    """In place where nothing else reads what is overwritten; else into a copy."""
+    x, y = rng.normal(size=(2, 6))
+    loops: list[Callable[..., Any]] = [
+        lambda body: lambda x, y: lax.fori_loop(0, 5, lambda k, s: body(k, *s), (x, x, y)),
+        lambda body: (
+            lambda x, y: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, *body(*s)), (jnp.asarray(0), x, x, y))
+        ),
+    ]
+    bodies: list[tuple[bool, Callable[..., Any]]] = [
+        (True, lambda k, a, b, c: (a.at[k].set(c[k] * b[k + 1]), b, c)),
+        (True, lambda k, a, b, c: (a.at[jnp.where(c[k] > 0, k, 9)].set(2.0, mode="drop"), b.at[k].add(1.0), c)),
+        (False, lambda k, a, b, c: (a.at[k].set(b[k]), a, c)),
+        (False, lambda k, a, b, c: (a.at[k].set(a[k + 1]), b, c)),
+        (False, lambda k, a, b, c: (new := a.at[k].set(b[k]), new[::-1], c)),
+        (False, lambda k, a, b, c: (b.at[k].set(c[k]), a, c)),
+    ]
+    before = x.copy(), y.copy()
+    for repeated, (in_place, body) in itertools.product(loops, bodies):
+        loop = repeated(body)
+        attributes = [a for _, a, *_ in numpy_code(jax.make_jaxpr(loop)(x, y)).instructions if "owned" in a]
+        assert [bool(a["owned"]) for a in attributes] == [in_place]
+        in_all_forms(loop, x, y)
+        in_all_forms(lambda x, y, loop=loop: loop(jnp.outer(x, y).T, y), x, y)
+        np.testing.assert_array_equal((x, y), before)
+    until = lambda x, n: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1].at[s[0]].set(0.0)), (0, x))  # noqa: E731
+    compare(jax.vmap(until, (None, 0)), x, np.array([1, 4, 0]))
 
 
 def test_what_numpy_cannot_express_is_left_to_xla() -> None:
