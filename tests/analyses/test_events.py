@@ -210,13 +210,27 @@ def test_derivatives_of_a_stopped_pendulum(derivative: Any) -> None:
     np.testing.assert_allclose(jax.jit(jacobian(outcome))(p), jax.jacfwd(closed)(p), atol=1e-7)
 
 
-def test_pendulum_latches_and_is_released() -> None:
-    """It latches at the bottom, hangs there until the clock, a function of time, opens the latch, and stays at rest."""
+@pytest.mark.parametrize(
+    ("coordinates", "settings"),
+    [
+        ("joint", {}),
+        ("absolute", {}),
+        ("joint", {"solver": "stiff"}),
+        pytest.param("absolute", {"solver": "stiff"}, marks=pytest.mark.slow),
+        pytest.param("absolute", {"solver": mbd.Gauss()}, marks=pytest.mark.slow),
+        pytest.param("absolute", {"engine": "diffrax"}, marks=pytest.mark.slow),
+        pytest.param("joint", {"engine": "diffrax", "solver": "stiff"}, marks=pytest.mark.slow),
+        pytest.param("absolute", {"formulation": mbd.Projection(), "solver": "stiff"}, marks=pytest.mark.slow),
+    ],
+)
+def test_pendulum_latches_and_is_released(coordinates: str, settings: dict[str, Any]) -> None:
+    """It latches, hangs there until the clock, a function of time, opens the latch, and falls on: what the
+    latch has let drift crosses nothing."""
     events = [
         mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
         mbd.Event("clock", lambda at: at.t, above=0.75, then=mbd.Release("catch")),
     ]
-    run = swung(pendulum("joint"), events)
+    run = swung(pendulum(coordinates), events, **settings)
     assert run.events is not None
     assert [name for name, _ in run.events] == ["catch", "clock"]
     caught, (angle, rate) = float(run.events.times[0]), run.read(["O.angle", "O.angle_rate"]).values()
@@ -230,6 +244,47 @@ def test_pendulum_latches_and_is_released() -> None:
         0.5 * PIVOT * rate[late] ** 2, M * 9.81 * R * (math.sin(-1.0) - np.sin(angle[late])), atol=MOTION
     )
     assert angle[-1] < -1.1
+
+
+@pytest.mark.parametrize("level", [{"below": -1.0}, pytest.param({"at": -1.0}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("back", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["auto", pytest.param("diffrax", marks=pytest.mark.slow)])
+def test_released_it_leaves_either_way(level: dict[str, float], back: bool, engine: Any) -> None:
+    """What was held on its value crosses nothing where it leaves, on which side ever; it does when it comes again."""
+    opens = 2.0 if back else 0.75
+    clock = mbd.Event("clock", "t", above=opens, then=mbd.Release("catch"))
+    off = mbd.Event("off", "t", above=opens + 0.1, then=mbd.Switch("motor", on=False))
+    lifted = pendulum().replacing(forces=[pl.Gravity(9.81), pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
+    events = [mbd.Event("catch", "O.angle", **level, then=mbd.Latch()), clock, off]
+    run = swung(lifted, events, opens + 1.0, engine=engine)
+    assert run.events is not None
+    names = [name for name, _ in run.events]
+    rises = 2.0 * opens > M * 9.81 * R * math.cos(1.0)
+    assert rises == back
+    assert names == ["catch", "clock", "off", *["catch"] * back]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("solver", ["stiff", mbd.Gauss()])
+def test_derivatives_of_what_a_latch_holds(coordinates: str, solver: Any) -> None:
+    """By an implicit method, which solves the latch as a row, and by an explicit one, to which it is a force."""
+    events = [
+        mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
+        mbd.Event("break", "catch.effort", above=3.0, then=mbd.Release("catch")),
+    ]
+
+    def ends(x: Array, **settings: Any) -> Array:
+        motor = pl.JointForce("motor", "O.angle", lambda t, *_: -x * t)
+        run = swung(pendulum(coordinates).with_parts([motor]), events, **settings)
+        assert run.events is not None
+        return jnp.stack([run["O.angle"][-1], *run.events.times[:2], run.events.impulse[0]])
+
+    x = jnp.asarray(0.5)
+    expected = jax.jacfwd(lambda x: ends(x, accuracy="high"))(x)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        found = derivative(lambda x: ends(x, solver=solver, rtol=1e-10, atol=1e-12))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
 def motor_driven() -> pl.Mechanism:
@@ -461,8 +516,6 @@ def test_other_formulations_and_latches() -> None:
     latch = mbd.Event("catch", "ball.y", below=0.2, then=mbd.Latch())
     with pytest.raises(mbd.MechanismError, match="Latch cannot be used with CoordinatePartitioning"):
         drop(latch, formulation=mbd.CoordinatePartitioning())
-    with pytest.raises(mbd.MechanismError, match="Event 'catch': Latch holds a coordinate only with explicit methods"):
-        drop(latch, solver="stiff")
 
 
 def test_an_event_at_a_time() -> None:

@@ -158,7 +158,7 @@ class EventPrograms:
         trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
         trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
         stops = jnp.any(hit & fires & self.rules.flags("stops"))
-        after = q, jnp.where(fires, jump.v, v), z
+        after = *self.rules.released(at, latches, jnp.where(fires, jump.v, v), hit & fires), z
         new = memory._replace(
             time=t, logged=memory.logged + fires, happened=memory.happened + happens, trouble=trouble,
             culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),

@@ -26,7 +26,15 @@ from jaxmbd.analyses.events.event import (
     read_one,
     unit_of,
 )
-from jaxmbd.analyses.events.impact import ImpactResult, LatchedFormulation, Latches, impact, latched
+from jaxmbd.analyses.events.impact import (
+    Compliance,
+    ImpactResult,
+    LatchedFormulation,
+    Latches,
+    impact,
+    latched,
+    positions,
+)
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
@@ -37,6 +45,7 @@ from jaxmbd.state.output_channels import Snapshot, channel_units
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.
 _NEAR = 2.0**10
+_FREED = 2  # in place of a side: the event's latch has opened just now
 _ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
 
 
@@ -78,6 +87,7 @@ class EventRules:
         self.rows = tuple(j for j, along in rows if along is not None)
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
+        self.opening = any(isinstance(event.then, Release) for event in events)
         # If all quantities depend on positions only, their heights need no forces.
         self.positions = all(_is_position(equations, event.quantity, gap) for event in events)
         dtype = jnp.result_type(gap)
@@ -93,6 +103,11 @@ class EventRules:
     def formulation_with(self, latches: Latches) -> AbstractFormulation:
         """The formulation with its latches."""
         return latched(self.formulation, latches) if any(self.latching) else self.formulation
+
+    @property
+    def added_rows(self) -> int:
+        """How many rows that formulation adds to the mechanism's own."""
+        return len(self.along) if any(self.latching) else 0
 
     def flags(self, name: str) -> Bool[np.ndarray, " n"]:
         """What the actions of the events say of themselves (`AbstractAction`)."""
@@ -140,15 +155,21 @@ class EventRules:
     ) -> Float[Array, " n"]:
         """How far each quantity, on its value, would go beyond that before it turns back, if nothing happened: from its
         first two rates, infinite where it does not turn back."""
+        rate, bend = self._two_rates(equations, formulation, t, y)
+        turns = side * bend > 0
+        return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
+
+    def _two_rates(
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any
+    ) -> tuple[Array, Array]:
+        """The first and the second rates of the quantities."""
         q, v, z = y
         there = at_integrated(equations, z)
         motion = motion_of(formulation, there, t, q, v)
         own = integrated_rates(there.at(t, q), motion.v)
         along = jnp.ones_like(t), motion.qdot, motion.rate, jnp.zeros_like(z).at[: len(own)].set(own)
         rates = lambda t, *y: self.distances_and_rates(equations, formulation, t, y)[1]  # noqa: E731
-        rate, bend = jax.jvp(rates, (t, q, v, z), along)
-        turns = side * bend > 0
-        return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
+        return jax.jvp(rates, (t, q, v, z), along)
 
     def resolution(self, tolerance: Scalar) -> Float[Array, " n"]:
         """The errors to expect of the quantities where the steps of a motion have that relative tolerance."""
@@ -159,12 +180,21 @@ class EventRules:
         t: Array, y: Any,
     ) -> Standing:  # fmt: skip
         """How the quantities stand to their values at the start of a segment. `side`: the signs before it, 0 at the
-        start of the motion; `just`: the mask of the event there."""
+        start of the motion; `just`: the mask of the event there.
+
+        What a latch held on its value starts there, at rest; it leaves on the side to which it is accelerated, and so
+        crosses nothing.
+        """
         distance, rate = jax.lax.stop_gradient(self.distances_and_rates(equations, formulation, t, y))
         enabled = ~self._is_latched(latches, t)
         touching = jnp.abs(distance) <= self.near * jnp.where(just, _NEAR, 1.0)
         leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
         current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
+        if self.opening:
+            first, second = jax.lax.stop_gradient(self._two_rates(equations, formulation, t, y))
+            to = jnp.where(jnp.abs(first) > self.slow, first, second)
+            departing = jnp.where(touching, to, distance)
+            side = jnp.where(side == _FREED, jnp.where(departing < 0, -1, 1), side)
         side = jnp.where(side == 0, current, side)
         through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
         return Standing(side, enabled, touching, enabled & through)
@@ -201,8 +231,26 @@ class EventRules:
         return jax.tree.map(lambda x, old: jnp.where(struck, x, old), jump, nothing), jump.blocked
 
     def next_sides(self, side: Array, hit: Bool[Array, " n"], fires: Bool[Array, ""]) -> Array:
-        """The sides after the event in the mask `hit`: its own is reversed unless the quantity rebounds."""
-        return jnp.where(hit & ~(fires & self.flags("returns")), -side, side)
+        """The sides after the event in the mask `hit`: its own is reversed unless the quantity rebounds, and those of
+        events whose latches it opens are found anew (`standing`)."""
+        after = jnp.where(hit & ~(fires & self.flags("returns")), -side, side)
+        if not self.opening:
+            return after
+        rows = np.asarray(self.rows, int)
+        return after.at[rows].set(jnp.where(fires & self.opens(hit), _FREED, after[rows]))
+
+    def released(
+        self, at: Configuration, latches: Latches, v: Float[Array, " nv"], fired: Bool[Array, " n"]
+    ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+        """Coordinates and speeds after the event in the mask `fired`: if it opens a latch, with what latches hold at
+        rest where they hold it, since a drift within the motion's error would count as a way from a value."""
+        if not self.opening:
+            return at.q, v
+        held, values = latches.at(at.t)
+        opens, compliance = jnp.any(held & self.opens(fired)), Compliance(at, self.along)
+        offsets = positions(at.equations, self.along, at.t, at.q) - values
+        of_q, of_v = (compliance.solve(held, x) @ compliance.changes for x in (offsets, compliance.rates(v)))
+        return jnp.where(opens, at.perturbed(-of_q), at.q), jnp.where(opens, v - of_v, v)
 
     def closes(self, hit: Bool[Array, " n"]) -> Bool[Array, " k"]:
         """The mask of the latches that the event in the mask `hit` closes."""

@@ -24,6 +24,7 @@ from jaxmbd.integrate.formulations.formulation import (
     Projection,
     StateDerivative,
 )
+from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.numerics.linear_solve import spd_solver
 from jaxmbd.state.output_channels import Snapshot
 
@@ -104,6 +105,18 @@ class LatchedFormulation(AbstractFormulation):
         vdot, lam = efforts @ compliance.changes, efforts @ compliance.multipliers
         return StateDerivative(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
 
+    def with_rows(self, equations: Equations, t: Scalar) -> Equations:
+        """The equations with a row `s(q, t) − s₀ = 0` for each latch, of which those of open ones are not solved."""
+        held, values = self.latches.at(t)
+        mechanism = equations.mechanism
+        name = max((part.name for part in mechanism.parts()), key=len) + " latch"  # longer than any other
+        row = GlobalConstraint(name, _offsets, (equations, self.latches.along, values))
+        driven = sum(equations.sizes[-len(mechanism.drivers) :]) if mechanism.drivers else 0
+        solved = jnp.ones(equations.m, bool) if equations.independent_rows is None else equations.independent_rows
+        of_joints, of_drivers = jnp.split(solved, [equations.m - driven])  # between which the new rows stand
+        solved = jnp.concatenate([of_joints, held, of_drivers])
+        return Equations(mechanism.with_parts([row])).solved_in(equations.redundant, solved)
+
     def efforts(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
         """The force [N] or torque [N m] of each latch along its coordinate; zero where it is open."""
         return self._efforts(equations, t, q, self.of.motion(equations, t, q, v))[1]
@@ -118,6 +131,11 @@ class LatchedFormulation(AbstractFormulation):
         )
         hold = equations.scales.decay
         return compliance, compliance.solve(held, -acceleration - 2 * hold * rate - hold**2 * offset)
+
+
+def _offsets(t: Scalar, q: Array, latched: tuple[Equations, tuple[Quantity, ...], Array]) -> Float[Array, " k"]:
+    equations, along, values = latched
+    return positions(equations, along, t, q) - values
 
 
 def latched(formulation: AbstractFormulation, latches: Latches) -> AbstractFormulation:

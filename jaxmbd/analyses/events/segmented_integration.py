@@ -157,7 +157,7 @@ class SegmentedIntegration:
         first = jnp.where(jnp.any(unknown), jnp.argmax(unknown), j)
         after = _Carry(
             t=t,
-            y=(y[0], jnp.where(fires, record.after, y[1]), y[2]),
+            y=(*rules.released(at, carry.latches, jnp.where(fires, record.after, y[1]), hit & fires), y[2]),
             side=rules.next_sides(start.side, hit, fires),
             just=jnp.where(happens, j, carry.just),
             latches=self._next_latches(carry.latches, k, t, y[0], hit & fires, happens),

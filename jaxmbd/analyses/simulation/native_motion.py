@@ -95,10 +95,11 @@ def _motion_steps(
     solver, control = settings.solver, settings.controller
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     rows, events, gap, motion = equations.independent_rows, None, None, sum(map(len, y))
-    dtype, own, tolerance = y[0].dtype, len(y[2]) - len(settings.quadratures), None
+    dtype, own, tolerance, added = y[0].dtype, len(y[2]) - len(settings.quadratures), None, 0
     if settings.events:
         programs = event_programs(settings, equations, formulation, ts)
         logged = motion + len(y[1]) - len(settings.quadratures)  # of (q, v, v, z)
+        added = programs.rules.added_rows
         events = EventFunctions(_heights, _effect, programs.layout(motion, logged))
         y, gap = (*y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))), programs.rules.gap
     y = y if rows is None else (*y, rows.astype(dtype))
@@ -109,7 +110,7 @@ def _motion_steps(
         y = y if chosen is None else (*y, chosen.astype(dtype))
     if isinstance(solver, AbstractCollocation):
         tolerance = jnp.asarray(jnp.inf if solver.tolerance is None else solver.tolerance, dtype)
-        sizes = len(y[0]), len(y[1]), own, equations.m
+        sizes = len(y[0]), len(y[1]), own, equations.m + added
         method = CollocationInLoop(solver.method, sum(map(len, y)), sizes, _at_state)
         y = *y, method.start(dtype)
     else:
@@ -209,7 +210,7 @@ def _effect(given: _Given, fixed: _Fixed, t: Array, y: Array) -> Array:
     return jnp.concatenate([*motion, at.programs.packed(memory), *at.constant[1:], entry])
 
 
-def _at_state(given: _Given, fixed: _Fixed, y: Array) -> AtState:
+def _at_state(given: _Given, fixed: _Fixed, t: Array, y: Array) -> AtState:
     """What a step of an implicit method needs of the motion."""
     at = _unpacked(given, fixed, y)
     equations, formulation = at.now()
@@ -217,7 +218,8 @@ def _at_state(given: _Given, fixed: _Fixed, y: Array) -> AtState:
     selected = lambda t, q: _selected(equations, formulation, fixed, t, q)  # noqa: E731
     tolerance = given.tolerance
     assert tolerance is not None
-    return AtState(equations, right_hand_side, at.motion, at.constant, selected, tolerance)
+    solved = formulation.with_rows(equations, t)
+    return AtState(solved, right_hand_side, at.motion, at.constant, selected, tolerance)
 
 
 class _Unpacked(NamedTuple):

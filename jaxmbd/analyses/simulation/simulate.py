@@ -13,7 +13,7 @@ from jaxmbd.analyses.assembly.assembly_errors import open_rows
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_assembled, check_times
 from jaxmbd.analyses.events.changes import check_changes
-from jaxmbd.analyses.events.event import Event, Latch, check_events
+from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.integration import integrate
@@ -35,6 +35,7 @@ from jaxmbd.integrate.formulations.formulation import (
     AbstractFormulation,
     AbstractProjectedFormulation,
     Augmented,
+    Projection,
     Stabilized,
 )
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
@@ -103,7 +104,7 @@ def simulate(
     formulation = Stabilized() if chosen.formulation is None else chosen.formulation
     steps = stepping(chosen, ts, unit_of_length(mechanism))
     switching = None if chosen.switching_times is None else chosen.switching_times.astype(ts.dtype)
-    _check_implicit(steps[0], formulation, chosen.events)
+    _check_implicit(steps[0], formulation)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, chosen, steps)
     if known:
@@ -140,19 +141,16 @@ def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, sta
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
 
-def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation, events: Iterable[Event]) -> None:
+def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation) -> None:
     """Raise if a collocation method, which solves the equations with their constraints itself, would leave something
     out that is part of a formulation's right-hand side."""
     if not isinstance(solver, AbstractCollocation):
         return
-    other = "Choose an explicit method, such as the default: leave solver out."
-    for event in events:
-        if isinstance(event.then, Latch):
-            raise MechanismError(f"Event {event.name!r}: Latch holds a coordinate only with explicit methods. {other}")
-    if not isinstance(formulation, Augmented | Stabilized | AbstractProjectedFormulation):
+    inner = formulation.base if isinstance(formulation, Projection) else formulation
+    if not isinstance(inner, Augmented | Stabilized | AbstractProjectedFormulation):
         raise MechanismError(
             f"{type(solver).__name__} solves the constraints itself, without the right-hand side of "
-            f"{type(formulation).__name__}. {other}"
+            f"{type(inner).__name__}. Choose an explicit method, such as the default: leave solver out."
         )
 
 

@@ -46,7 +46,7 @@ class AtState(NamedTuple):
     tolerance: Array
 
 
-At: TypeAlias = Callable[[Any, Any, Array], AtState]  # of `(given, static, y)`
+At: TypeAlias = Callable[[Any, Any, Array, Array], AtState]  # of `(given, static, t, y)`
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class CollocationInLoop(ImplicitMethod):
         """The step that a workspace describes: with the state, the step before, the unknowns and the factors."""
         unknowns = self.unknowns(structure)
         y, h, U, F, _ = unknowns.split(w, self.before + self.last)
-        at, (_, v, z, _) = self.at(given, static, y), self.sizes
+        at, (_, v, z, _) = self.at(given, static, t, y), self.sizes
         q, speeds, integrated = at.motion
         step = CollocationStep(at.equations, t, h, q, speeds, integrated[:z] if z else None, self.method)
         h, a, zdot, lam = jnp.split(frozen(at.constant[-1]), np.cumsum([1, self.stages * v, self.stages * z]).tolist())

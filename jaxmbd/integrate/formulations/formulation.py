@@ -50,6 +50,11 @@ class AbstractFormulation(eqx.Module):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         """State derivative, consistent speeds, accelerations and multipliers at time `t` and state `(q, v)`."""
 
+    def with_rows(self, equations: Equations, t: Scalar) -> Equations:
+        """The equations with rows for what the formulation holds beside the mechanism's own constraints; an implicit
+        method, which solves the constraints itself, solves these."""
+        return equations
+
 
 class AbstractProjectedFormulation(AbstractFormulation):
     """A formulation that projects the state onto the constraints after each step, and may then update its own data.
@@ -230,6 +235,9 @@ class Projection(AbstractClosingFormulation):
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.base.motion(equations, t, q, v)
+
+    def with_rows(self, equations: Equations, t: Scalar) -> Equations:
+        return self.base.with_rows(equations, t)
 
     def correction(self, equations: Equations) -> MassWeightedCorrection:
         return MassWeightedCorrection()

@@ -133,15 +133,16 @@ class AbstractCollocation(dfx.AbstractAdaptiveSolver[Any]):
                 f"{type(self).__name__} solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...)."
             )
         nothing = lambda *shape: jnp.zeros(shape, y0[1].dtype)  # noqa: E731
-        states = len(args[0].mechanism.layout.z)
+        equations = _equations(args, t0)
+        states = len(equations.mechanism.layout.z)
         zdot = nothing(self.stages, states) if states else None
-        return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(args[0].m))
+        return LastStep(jnp.ones_like(t0), nothing(self.stages, len(y0[1])), zdot, nothing(equations.m))
 
     def step(
         self, terms: dfx.AbstractTerm, t0: Any, t1: Any, y0: IntegratedState, args: Arguments, solver_state: LastStep,
         made_jump: Flag,
     ) -> StepResult:  # fmt: skip
-        equations, (q, v, integrated) = args[0], y0
+        equations, (q, v, integrated) = _equations(args, t0), y0
         states = len(equations.mechanism.layout.z)
         step = CollocationStep(equations, t0, t1 - t0, q, v, integrated[:states] if states else None, self.method)
         guess, found = starting_values(*frozen((step, solver_state)))
@@ -212,6 +213,11 @@ class Gauss(AbstractCollocation):
     def __check_init__(self) -> None:
         if not is_one_of(self.stages, tuple(range(1, 8))):
             raise MechanismError(f"Gauss: stages must be 1 to 7, got {self.stages!r}.")
+
+
+def _equations(args: Arguments, t: Number) -> Equations:
+    equations, formulation = args
+    return formulation.with_rows(equations, jnp.asarray(t))
 
 
 def starting_values(
