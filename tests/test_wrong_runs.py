@@ -309,6 +309,25 @@ CASES: Cases = {
         lambda: mbd.simulate(M, S, TS, control_speeds=1e-6),
         "simulate: control_speeds must be True or False, got 1e-06.",
     ),
+    "sim error weights": (
+        lambda: mbd.simulate(M, S, TS, error_weights={"rod.theta": -1.0}),
+        "error_weights['rod.theta'] must be a number from 0 (does not count) on, got -1.0.",
+    ),
+    "sim error weights text": (
+        lambda: mbd.simulate(M, S, TS, error_weights={"rod.theta": "small"}),
+        "error_weights['rod.theta'] must be a number from 0 (does not count) on, got 'small'.",
+    ),
+    "sim error weights list": (
+        lambda: mbd.simulate(M, S, TS, error_weights=["rod.theta"]),
+        "error_weights must be a dictionary of values by name, such as {\"wheel.theta\": 0.0}, got ['rod.theta'].",
+    ),
+    "sim error weights beside": (
+        lambda: mbd.simulate(
+            M, S, TS, error_weights={"*.theta": 0.0}, stepsize_controller=dfx.PIDController(rtol=1e-8, atol=1e-10)
+        ),
+        "simulate: error_weights has no effect beside a controller of your own: give the tolerances, the smallest step "
+        "and the norm to that.",
+    ),
     "sim closure text": (
         lambda: mbd.simulate(M, S, TS, closure_tolerance="x"),
         "simulate: closure_tolerance must be a number, got 'x'.",

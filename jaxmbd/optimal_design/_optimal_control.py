@@ -358,7 +358,7 @@ def _settled(integration: Integration, dt: float) -> Integration:
     if is_constant:
         name = "RungeKutta4" if solver is None else type(solver).__name__
         why = f"the steps of {name} are constant here; solver=diffrax.Dopri8() has control of its error"
-        refused |= dict.fromkeys(("accuracy", "rtol", "atol", "control_speeds", "dtmin"), why)
+        refused |= dict.fromkeys(("accuracy", "rtol", "atol", "control_speeds", "error_weights", "dtmin"), why)
         refused |= {} if has_estimate else {"stepsize_controller": why}
         refused["dt0"] = "the length of constant steps follows from steps_per_segment"
     for name in integration.changed():

@@ -260,6 +260,11 @@ def is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
+def matches(pattern: str, name: str) -> bool:
+    """True if a name is one that a pattern stands for: `*` is any text, `?` one character."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), name) is not None
+
+
 def find(mechanism: Mechanism, name: Any) -> tuple[Number, ...]:
     """Return what a name stands for, or all that match a pattern.
 
@@ -268,10 +273,9 @@ def find(mechanism: Mechanism, name: Any) -> tuple[Number, ...]:
     check_instance("The name of a number", name, str, "a text, such as 'rod.mass'")
     arrays = [one for one, value in _leaves(mechanism, name) if _is_array(value)]
     if is_pattern(name):
-        text = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
         listed = [one for one in arrays if one.path[-1] not in _UNLISTED]
         known = [x for one in listed for x in (one.elements(mechanism) if name.endswith("]") else [one])]
-        found = [one for one in known if text.fullmatch(one.name)]
+        found = [one for one in known if matches(name, one.name)]
         if not found:
             raise unknown(_KIND, name, _known(mechanism))
         return tuple(found)

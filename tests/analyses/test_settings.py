@@ -25,6 +25,7 @@ CROSSING = mbd.Event("low", "bar.y", below=-9.0, then=mbd.LogOnly())
 OTHERS: dict[str, Any] = {
     "formulation": mbd.Projection(), "solver": dfx.Tsit5(), "accuracy": "high", "rtol": 1e-6, "atol": 1e-5,
     "stepsize_controller": dfx.PIDController(rtol=1e-5, atol=1e-6), "control_speeds": True, "adjoint": "forward",
+    "error_weights": {"*": 0.5},
     "events": [CROSSING], "max_events": 3, "switching_times": [0.41], "dt0": 1e-3, "dtmin": 1e-5, "max_steps": 99,
     "closure_tolerance": 1e-4, "engine": "diffrax",
 }  # fmt: skip
@@ -39,7 +40,7 @@ def start_of(mechanism: Any) -> mbd.State:
 def test_each_setting_is_a_keyword_with_a_type_and_is_documented() -> None:
     names = [field.name for field in dataclasses.fields(mbd.Integration)]
     assert sorted(typing.get_type_hints(Settings)) == sorted(names) == sorted(OTHERS)
-    types = {"events", "switching_times"}  # they become a tuple and an array
+    types = {"events", "switching_times", "error_weights"}  # they become tuples and an array
     fields, keywords = typing.get_type_hints(mbd.Integration), typing.get_type_hints(Settings)
     assert {name: fields[name] for name in names if name not in types} == {
         name: keywords[name] for name in names if name not in types

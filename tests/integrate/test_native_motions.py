@@ -16,7 +16,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.analyses.simulation.step_control import default_controller
+from jaxmbd.analyses.simulation.step_control import StateNorm, default_controller
 from jaxmbd.integrate.adjoint import native_steps, step_programs
 from jaxmbd.integrate.adjoint.native_run import run_native
 from tests.marks import slow_but
@@ -33,7 +33,7 @@ class Constant(dfx.ConstantStepSize):
 
 def twins(ts: Any, **changes: Any) -> tuple[dfx.PIDController, PID]:
     """The default controller, with changes, and the same for diffrax."""
-    ours = dataclasses.replace(default_controller(mbd.Integration(), ts), **changes)  # pyright: ignore
+    ours = dataclasses.replace(default_controller(mbd.Integration(), ts, 1.0, StateNorm()), **changes)  # pyright: ignore
     return ours, PID(**{field.name: getattr(ours, field.name) for field in dataclasses.fields(ours)})
 
 

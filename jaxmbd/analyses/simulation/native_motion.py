@@ -15,7 +15,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_programs import EventPrograms
 from jaxmbd.analyses.simulation.settings import SettledIntegration
-from jaxmbd.analyses.simulation.step_control import error_weights, position_norm, state_norm
+from jaxmbd.analyses.simulation.step_control import StateNorm
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu import launcher
@@ -93,7 +93,6 @@ def _motion_steps(
 ) -> tuple[NativeSteps, list[Any], Any] | choice.Hindrance:  # fmt: skip
     """The same where nothing else hinders: the right-hand side may be no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
-    controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     rows, events, gap, motion = equations.independent_rows, None, None, sum(map(len, y))
     dtype, own, tolerance, added = y[0].dtype, len(y[2]) - len(settings.quadratures), None, 0
     if settings.events:
@@ -116,14 +115,15 @@ def _motion_steps(
     else:
         assert is_explicit(solver)
         method = solver
-    norm = error_weights(y, controlled)
+    norm = control.norm if isinstance(control, dfx.PIDController) else StateNorm()
+    assert isinstance(norm, StateNorm)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     given = _Given(equations, formulation, settings.events, gap, tolerance)
     fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None, chosen is not None)
     changes = not isinstance(solver, AbstractCollocation) and (rows is not None or chosen is not None)
     found = native_steps(
         _flat_rates, _selected_after if changes else None, given, fixed,
-        jnp.concatenate(y), method, norm, len(ts), settings.max_steps, settings.engine,
+        jnp.concatenate(y), method, norm.weights(y), len(ts), settings.max_steps, settings.engine,
         condition=equations.redundant if chosen is None else None, events=events, switches=switches, closing=closing,
     )  # fmt: skip
     if found is None:
@@ -141,7 +141,7 @@ def _hindrance(
     solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
     platform = default_platform()
     has_loop = platform == "cpu" or (platform == "gpu" and settings.engine != "interpreter")
-    controlled = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
+    controlled = type(control) is dfx.PIDController and isinstance(control.norm, StateNorm)
     name = lambda x: type(x).__name__  # noqa: E731
     kind = choice.Hindrance
     holds = {

@@ -1,7 +1,7 @@
 """How a motion is integrated, as one object of settings: `Integration`."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import diffrax as dfx
@@ -12,8 +12,16 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.event import Event, checked_events
 from jaxmbd.arrays import Number, as_float, is_concrete
-from jaxmbd.checks import check_count, check_finite, check_flags, check_instance, check_number, check_shape
-from jaxmbd.errors import MechanismError, check_known, is_one_of
+from jaxmbd.checks import (
+    check_count,
+    check_finite,
+    check_flags,
+    check_instance,
+    check_mapping,
+    check_number,
+    check_shape,
+)
+from jaxmbd.errors import MechanismError, check_known, is_one_of, shown
 from jaxmbd.integrate.adjoint.native_steps import Engine
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
@@ -32,6 +40,7 @@ class Settings(TypedDict, total=False):
     atol: Number | None
     stepsize_controller: dfx.AbstractStepSizeController | None
     control_speeds: bool
+    error_weights: Mapping[str, float]
     adjoint: Adjoint
     events: Iterable[Event]
     max_events: int
@@ -64,6 +73,9 @@ class Integration(eqx.Module):
     - `stepsize_controller`: any diffrax step-size controller instead; `diffrax.ConstantStepSize()` needs `dt0`;
     - `control_speeds`: control the error of the speeds, too; more accurate for the same tolerance if speeds are large,
       but near singular positions the steps may tend to zero;
+    - `error_weights`: how much the errors of single entries of the state count, by their names in `mechanism.layout` or
+      patterns, `{"wheel.theta": 0.0, "motor.*": 0.1, "rod.omega": 1.0}`; by default 1 for coordinates and states of
+      parts, 0 for speeds (1 with `control_speeds`);
     - `adjoint`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
       if only forward derivatives are needed (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
       docs/derivatives.md;
@@ -108,6 +120,7 @@ class Integration(eqx.Module):
     atol: Number | None = None
     stepsize_controller: dfx.AbstractStepSizeController | None = None
     control_speeds: bool = eqx.field(static=True, default=False)
+    error_weights: tuple[tuple[str, float], ...] = eqx.field(static=True, default=())
     adjoint: Adjoint = eqx.field(static=True, default="any")
     events: tuple[Event, ...] = ()
     max_events: int = eqx.field(static=True, default=32)
@@ -126,6 +139,7 @@ class Integration(eqx.Module):
         _check_controller(given)
         given["events"] = checked_events(given["events"], given["max_events"])
         given["switching_times"] = _times(given["switching_times"])
+        given["error_weights"] = _weights(given["error_weights"])
         for name, value in given.items():
             setattr(self, name, value)
 
@@ -161,7 +175,8 @@ def _is_default(value: Any, default: Any) -> bool:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(event.name for event in value)}]"
+        names = [event.name for event in value if isinstance(event, Event)]
+        return f"[{', '.join(names)}]" if names else repr(dict(value))
     if isinstance(value, Array | np.ndarray) and is_concrete(value):
         return str(np.asarray(value))
     if isinstance(value, str | int | float):
@@ -213,7 +228,8 @@ def _check_controller(given: dict[str, Any]) -> None:
         return
     need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
     check_instance("stepsize_controller", controller, dfx.AbstractStepSizeController, need)
-    unused = [name for name in names if given[name] is not None] + ["control_speeds"] * bool(given["control_speeds"])
+    unused = [name for name in names if given[name] is not None]
+    unused += [name for name in ("control_speeds", "error_weights") if given[name]]
     if unused:
         raise MechanismError(
             f"simulate: {' and '.join(unused)} has no effect beside a controller of your own: give the tolerances, "
@@ -221,6 +237,19 @@ def _check_controller(given: dict[str, Any]) -> None:
         )
     if isinstance(controller, dfx.StepTo) and given["dt0"] is not None:
         raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={given['dt0']!r}.")
+
+
+def _weights(given: Any) -> tuple[tuple[str, float], ...]:
+    """Weights of errors by name, as pairs that can be a key."""
+    given = dict(given) if isinstance(given, tuple) else given
+    check_mapping("error_weights", given, '{"wheel.theta": 0.0}')
+    for name, value in (given or {}).items():
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (is_number and 0 <= value < np.inf):
+            raise MechanismError(
+                f"error_weights[{shown(name)}] must be a number from 0 (does not count) on, got {shown(value)}."
+            )
+    return tuple((name, float(value)) for name, value in (given or {}).items())
 
 
 def _times(given: Any) -> Array | None:

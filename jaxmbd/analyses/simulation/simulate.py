@@ -42,7 +42,6 @@ from jaxmbd.integrate.formulations.independent_constraints import initial_row_se
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.scales import unit_of_length
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.progress import silenced
 from jaxmbd.state.output_channels import channel_units, vector_channels
@@ -102,7 +101,7 @@ def simulate(
     check_events(mechanism, chosen.events)
     check_changes(mechanism, chosen.events)
     formulation = Stabilized() if chosen.formulation is None else chosen.formulation
-    steps = stepping(chosen, ts, unit_of_length(mechanism))
+    steps = stepping(chosen, mechanism, ts)
     switching = None if chosen.switching_times is None else chosen.switching_times.astype(ts.dtype)
     _check_implicit(steps[0], formulation)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])

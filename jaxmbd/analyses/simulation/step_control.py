@@ -4,16 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.simulation.settings import Accuracy, Adjoint, Integration
 from jaxmbd.arrays import Number, Scalar, is_concrete
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation, Radau
 from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
+from jaxmbd.model.mechanism.layout import Layout
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import unit_of_length
+from jaxmbd.parameters.numbers import matches
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 
@@ -26,17 +31,18 @@ TOLERANCES = {
 
 
 def stepping(
-    integration: Integration, ts: Any, length: Any
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
-    """The solver and the step-size controller that were asked for, or the default ones; `length`: the mechanism's unit
-    of length [m]."""
+    integration: Integration, mechanism: Mechanism, ts: Any
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:
+    """The solver and the step-size controller that were asked for, or the default ones."""
     solver = integration.solver
     if not isinstance(solver, dfx.AbstractSolver):
         solver = dfx.Dopri8() if solver is None else Radau()
     controller = _given_controller(solver, integration.stepsize_controller, integration.dt0)
     _check_iteration(solver, controller)
     if controller is None:
-        controller = default_controller(integration, ts, length, gentle=isinstance(solver, AbstractCollocation))
+        norm = StateNorm.of(integration, mechanism.layout)
+        gentle = isinstance(solver, AbstractCollocation)
+        controller = default_controller(integration, ts, unit_of_length(mechanism), norm, gentle=gentle)
     if isinstance(solver, AbstractCollocation) and isinstance(controller, dfx.PIDController):
         solver = solver.within(controller.rtol)
     return solver, controller
@@ -86,9 +92,9 @@ def usual_tolerances(accuracy: Accuracy, dtype: Any, length: Any) -> tuple[float
 
 
 def default_controller(
-    integration: Integration, ts: Any, length: Any = 1.0, *, gentle: bool = False
+    integration: Integration, ts: Any, length: Any, norm: "StateNorm", *, gentle: bool = False
 ) -> dfx.PIDController:
-    """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
+    """The default controller, on the error in this `norm`; `length`: the mechanism's unit of length [m].
 
     It fails at steps smaller than `dtmin`, by default if they tend to zero, while they still change the time.
     `gentle`: limit the change of the step size to small factors, for implicit solvers, whose error is infinite if their
@@ -98,7 +104,6 @@ def default_controller(
     given = integration.rtol, integration.atol
     tolerances = [usual if own is None else own for own, usual in zip(given, default, strict=True)]
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in tolerances)
-    norm = state_norm if integration.control_speeds else position_norm
     numbers, times = (np, np.asarray(ts)) if is_concrete(ts) else (jnp, ts)  # NumPy compiles nothing
     largest = numbers.maximum(times[-1] - times[0], numbers.maximum(abs(times[0]), abs(times[-1])))
     smallest = largest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
@@ -108,35 +113,51 @@ def default_controller(
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 
 
-def position_norm(y: tuple[Array, Array, Array]) -> Array:
-    """The norm of the coordinates and of `z` in `(q, v, z)`; infinite if a speed is not finite.
+class StateNorm(eqx.Module):
+    """The norm of errors in `(q, v, z)`; infinite if one of them is not finite.
 
-    Finite speeds are not included, as in index-2 and index-3 codes: near a singular position the speeds may have noise
-    that the next evaluation removes, but no reduction of the step size does.
+    By default speeds do not count, as in index-2 and index-3 codes: near a singular position they may have noise that
+    the next evaluation removes, but no reduction of the step size does. `speeds`: they count; `factors`: those of the
+    entries whose errors are weighted otherwise, by their place in `(q, v, z)`.
     """
-    return jnp.where(jnp.all(jnp.isfinite(y[1])), _norm(y, False), jnp.inf)
 
+    speeds: bool = eqx.field(static=True, default=False)
+    factors: tuple[tuple[int, float], ...] = eqx.field(static=True, default=())
 
-def state_norm(y: tuple[Array, Array, Array]) -> Array:
-    """The norm of coordinates, speeds and `z`."""
-    return _norm(y, True)
+    @classmethod
+    def of(cls, integration: Integration, layout: Layout) -> "StateNorm":
+        """The norm that a user asks for.
 
+        **Raises:** `MechanismError` for a name that no entry has, and a pattern that matches none.
+        """
+        factors: dict[int, float] = {}
+        for name, factor in integration.error_weights:
+            found = [k for k, entry in enumerate(layout.names) if matches(name, entry)]
+            if not found:
+                check_known("entry of the state for error_weights", [name], layout.names)
+            factors |= dict.fromkeys(found, factor)
+        return cls(integration.control_speeds, tuple(sorted(factors.items())))
 
-def _norm(y: tuple[Array, Array, Array], speeds: bool) -> Array:
-    errors = jnp.concatenate(y)
-    return jnp.sqrt(jnp.sum(error_weights(y, speeds).astype(errors.dtype) * errors**2))
+    def __call__(self, y: tuple[Array, Array, Array]) -> Array:
+        errors = jnp.concatenate(y)
+        norm = jnp.sqrt(jnp.sum(self.weights(y).astype(errors.dtype) * errors**2))
+        return jnp.where(jnp.all(jnp.isfinite(errors)), norm, jnp.inf)
 
+    def weights(self, y: Sequence[Array]) -> Float[np.ndarray, " n"]:
+        """The weight of each squared error in `(q, v, z, …)`: the squared norm is the mean over what counts of the
+        motion, the coordinates and speeds, plus the mean over `z`. What follows has no weight.
 
-def error_weights(y: Sequence[Array], speeds: bool) -> Float[np.ndarray, " n"]:
-    """The weight of each squared error in `(q, v, z, …)`: the squared norm is the mean over the motion, that is over
-    the coordinates and, if they are controlled, the speeds, plus the mean over `z`. What follows has no weight.
-
-    With one mean over everything a motor would loosen the control of the bodies that it moves, and a mechanism of many
-    bodies that of its motor.
-    """
-    of_motion = 1.0 / (len(y[0]) + speeds * len(y[1]))
-    each = of_motion, speeds * of_motion, 1.0 / max(len(y[2]), 1), *(0.0 for _ in y[3:])
-    return np.concatenate([np.full(len(part), weight) for part, weight in zip(y, each, strict=True)])
+        With one mean over everything a motor would loosen the control of the bodies that it moves, and a mechanism of
+        many bodies that of its motor.
+        """
+        ends = np.cumsum([len(part) for part in y]).tolist()
+        usual = 1.0, float(self.speeds), 1.0, *(0.0 for _ in y[3:])
+        factors: np.ndarray = np.repeat(usual, [len(part) for part in y])
+        for k, factor in self.factors:
+            factors[k] = factor
+        motion, z, rest = np.split(factors**2, ends[1:3])
+        means = [part / max(np.count_nonzero(part), 1) for part in (motion, z)]
+        return np.concatenate([*means, rest])
 
 
 def chosen_adjoint(adjoint: Adjoint) -> dfx.AbstractAdjoint:
