@@ -1,8 +1,9 @@
 """What an event costs: batches of motions with one, and without it; and the first gradient through one.
 
-Balls that bounce, four-bars with a stop, and every example mechanism with an event that is only logged, on its first
-coordinate; each in one call of `jax.vmap`, with and without the event in turn. The first gradient is that of a ball's
-height after its bounces, in fresh processes: on a computer that has never run it ("new"), and on one that has.
+Balls that bounce, four-bars with a stop or with a torque from a table, at whose samples steps end (without: a smooth
+one), and every example mechanism with an event that is only logged, on its first coordinate; each in one call of
+`jax.vmap`, with and without the event in turn. The first gradient is that of a ball's height after its bounces, in
+fresh processes: on a computer that has never run it ("new"), and on one that has.
 """
 
 import json
@@ -68,6 +69,8 @@ def measured(quick: bool) -> Iterator[tuple[str, Motion, Any]]:
     yield f"{len(heights):,} balls that bounce for 2 s", partial(ball, 2.0), heights
     operands = jax.tree.map(jnp.asarray, linkages(QUICK if quick else LINKAGES))
     yield f"{len(operands[0]):,} four-bars with a stop", stopped, operands
+    for samples in (11, 51):
+        yield f"{len(operands[0]):,} four-bars, a torque of {samples} samples", partial(sampled, samples), operands
     for name in mbd.examples.names()[: 2 if quick else None]:
         example = mbd.examples.get(name)
         start = example.state()
@@ -91,6 +94,16 @@ def stopped(operands: Any, has_event: bool) -> mbd.Solution:
     stop = mbd.Event("stop", "A.angle", above=1.5, then=mbd.Bounce(0.5))
     events = [stop] if has_event else []
     return mbd.simulate(linkage(lengths, masses), state, jnp.linspace(0.0, 1.0, 51), events=events, throw=False)
+
+
+def sampled(samples: int, operands: Any, has_event: bool) -> mbd.Solution:
+    """A four-bar whose crank is driven by a torque over time: a table, at whose samples steps end, or smooth."""
+    lengths, masses, state = operands
+    smooth = lambda t: 0.2 * jnp.sin(3.0 * t)  # noqa: E731
+    times = np.linspace(0.0, 1.0, samples)
+    torque = mbd.Table(times, smooth(times)) if has_event else smooth
+    mechanism = linkage(lengths, masses).with_parts([pl.JointForce("motor", "A.angle", lambda t, *_: torque(t))])
+    return mbd.simulate(mechanism, state, jnp.linspace(0.0, 1.0, 51), throw=False)
 
 
 def watched(name: str, mechanism: Any, start: mbd.State, speeds: Any, has_event: bool) -> mbd.Solution:

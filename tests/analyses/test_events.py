@@ -265,20 +265,19 @@ def test_released_it_leaves_either_way(level: dict[str, float], back: bool, engi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
-@pytest.mark.parametrize("solver", ["stiff", mbd.Gauss()])
+@pytest.mark.parametrize(("coordinates", "solver"), [("joint", "stiff"), ("absolute", mbd.Gauss())])
 def test_derivatives_of_what_a_latch_holds(coordinates: str, solver: Any) -> None:
     """By an implicit method, which solves the latch as a row, and by an explicit one, to which it is a force."""
     events = [
         mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
-        mbd.Event("break", "catch.effort", above=3.0, then=mbd.Release("catch")),
+        mbd.Event("clock", "t", above=0.75, then=mbd.Release("catch")),
     ]
 
     def ends(x: Array, **settings: Any) -> Array:
         motor = pl.JointForce("motor", "O.angle", lambda t, *_: -x * t)
         run = swung(pendulum(coordinates).with_parts([motor]), events, **settings)
         assert run.events is not None
-        return jnp.stack([run["O.angle"][-1], *run.events.times[:2], run.events.impulse[0]])
+        return jnp.stack([run["O.angle"][-1], run.events.times[0], run.events.impulse[0]])
 
     x = jnp.asarray(0.5)
     expected = jax.jacfwd(lambda x: ends(x, accuracy="high"))(x)

@@ -34,8 +34,9 @@ from jaxmbd.analyses.events.impact import (
     impact,
     latched,
     positions,
+    rates,
 )
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
@@ -88,8 +89,8 @@ class EventRules:
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
         self.opening = any(isinstance(event.then, Release) for event in events)
-        # If all quantities depend on positions only, their heights need no forces.
-        self.positions = all(_is_position(equations, event.quantity, gap) for event in events)
+        self.is_position = tuple(_is_position(equations, event.quantity, gap) for event in events)
+        self.positions = all(self.is_position)  # then their heights need no forces
         dtype = jnp.result_type(gap)
         self.levels = jnp.stack([event.level for event in events]).astype(dtype)
         self.sides = np.asarray([event.side for event in events])
@@ -155,21 +156,15 @@ class EventRules:
     ) -> Float[Array, " n"]:
         """How far each quantity, on its value, would go beyond that before it turns back, if nothing happened: from its
         first two rates, infinite where it does not turn back."""
-        rate, bend = self._two_rates(equations, formulation, t, y)
-        turns = side * bend > 0
-        return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
-
-    def _two_rates(
-        self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any
-    ) -> tuple[Array, Array]:
-        """The first and the second rates of the quantities."""
         q, v, z = y
         there = at_integrated(equations, z)
         motion = motion_of(formulation, there, t, q, v)
         own = integrated_rates(there.at(t, q), motion.v)
         along = jnp.ones_like(t), motion.qdot, motion.rate, jnp.zeros_like(z).at[: len(own)].set(own)
         rates = lambda t, *y: self.distances_and_rates(equations, formulation, t, y)[1]  # noqa: E731
-        return jax.jvp(rates, (t, q, v, z), along)
+        rate, bend = jax.jvp(rates, (t, q, v, z), along)
+        turns = side * bend > 0
+        return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
 
     def resolution(self, tolerance: Scalar) -> Float[Array, " n"]:
         """The errors to expect of the quantities where the steps of a motion have that relative tolerance."""
@@ -191,13 +186,26 @@ class EventRules:
         leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
         current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
         if self.opening:
-            first, second = jax.lax.stop_gradient(self._two_rates(equations, formulation, t, y))
-            to = jnp.where(jnp.abs(first) > self.slow, first, second)
-            departing = jnp.where(touching, to, distance)
-            side = jnp.where(side == _FREED, jnp.where(departing < 0, -1, 1), side)
+            to = self._departing(equations, formulation, rate, t, y)
+            side = jnp.where(side == _FREED, jnp.where(jnp.where(touching, to, distance) < 0, -1, 1), side)
         side = jnp.where(side == 0, current, side)
         through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
         return Standing(side, enabled, touching, enabled & through)
+
+    def _departing(
+        self, equations: Equations, formulation: AbstractFormulation, rate: Array, t: Array, y: Any
+    ) -> Float[Array, " n"]:
+        """Where quantities on their values go: their `rate`, or where a latch has held a position at rest, the rate of
+        that."""
+        held = [j for j in self.rows if isinstance(self.events[j].then, Latch) and self.is_position[j]]
+        if not held:
+            return rate
+        q, v, z = y
+        along, rows = tuple(self.events[j].quantity for j in held), np.asarray(held)
+        motion = motion_of(formulation, at_integrated(equations, z), t, q, v)
+        of_time = jnp.ones_like(t), motion.qdot, motion.rate
+        bend = jax.jvp(lambda *at: rates(equations, along, *at), (t, q, motion.v), of_time)[1]
+        return rate.at[rows].set(jnp.where(jnp.abs(rate[rows]) > self.slow[rows], rate[rows], frozen(bend)))
 
     def _is_latched(self, latches: Latches, t: Array) -> Bool[Array, " n"]:
         """Mask of the events whose latch is closed."""
