@@ -262,6 +262,23 @@ def test_released_it_leaves_either_way(level: dict[str, float], back: bool, engi
     rises = 2.0 * opens > M * 9.81 * R * math.cos(1.0)
     assert rises == back
     assert names == ["catch", "clock", "off", *["catch"] * back]
+    assert not run.events.doubts()
+
+
+def test_leaving_a_latch_at_rest_is_no_near_miss() -> None:
+    """The rate of what is held is rounding, of either sign."""
+    example = mbd.examples.get("double-pendulum").with_coordinates("joint")
+    elbow = f"{example.mechanism.joints[1].name}.angle"
+    start = example.state()
+    level = float(mbd.read(example.mechanism, start, [elbow])[elbow]) - 0.3
+    events = [
+        mbd.Event("catch", elbow, below=level, then=mbd.Latch()),
+        mbd.Event("clock", "t", above=0.6, then=mbd.Release("catch")),
+    ]
+    run = mbd.simulate(example.mechanism, start, [0.0, 0.8], events=events, accuracy="high")
+    assert run.events is not None
+    assert [name for name, _ in run.events] == ["catch", "clock"]
+    assert not run.events.doubts()
 
 
 @pytest.mark.slow

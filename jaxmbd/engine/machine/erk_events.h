@@ -120,12 +120,15 @@ static void JOIN(note_nearest, NAME)(const Motion *m, const JOIN(Watch, NAME) *w
   for (int64_t j = 0; j < EVENTS(m); j++) {
     const T h0 = LANE_OF(w->left[j], l), h1 = LANE_OF(w->right[j], l);
     const T r0 = length * LANE_OF(w->left[EVENTS(m) + j], l), r1 = length * LANE_OF(w->right[EVENTS(m) + j], l);
+    const int touching = LANE_OF(y[k->touching + j], l) != 0;
+    const T since = from - LANE_OF(y[k->since], l);
     if (!(r0 < 0 && r1 >= 0 && isfinite(h1))) continue;
+    if (touching && since <= 0) continue; /* it starts on its value: the rate of one at rest is rounding */
     /* The quartic polynomial, which has the height in the middle, too. */
     const T x = JOIN(least_at, NAME)(h0, r0, h1, r1), off = LANE_OF(w->inside[j], l) - JOIN(cubic, NAME)(h0, r0, h1, r1, (T)0.5);
     const T least = JOIN(cubic, NAME)(h0, r0, h1, r1, x) + 16 * off * x * x * (1 - x) * (1 - x);
-    const T since = LANE_OF(y[k->touching + j], l) != 0 ? from + x * length - LANE_OF(y[k->since], l) : 1;
-    if (least * since < LANE_OF(y[k->nearest + j], l)) LANE_OF(y[k->nearest + j], l) = least * since;
+    const T distance = least * (touching ? since + x * length : 1);
+    if (distance < LANE_OF(y[k->nearest + j], l)) LANE_OF(y[k->nearest + j], l) = distance;
   }
 }
 
