@@ -25,7 +25,6 @@ from tests.marks import in_both_coordinates
 ROUNDING = 1e-12
 TIME = 1e-9  # [s] of impacts on a parabola, which the integration has exactly
 MOTION = 1e-7  # of a motion at standard accuracy
-HELD = 1e-8  # of a latched coordinate: the drift that is taken back at 10/s
 
 
 # --- a ball on a floor: everything in closed form -------------------------------------------------
@@ -210,99 +209,6 @@ def test_derivatives_of_a_stopped_pendulum(derivative: Any) -> None:
     np.testing.assert_allclose(jax.jit(jacobian(outcome))(p), jax.jacfwd(closed)(p), atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("coordinates", "settings"),
-    [
-        ("joint", {}),
-        ("absolute", {}),
-        ("joint", {"solver": "stiff"}),
-        pytest.param("absolute", {"solver": "stiff"}, marks=pytest.mark.slow),
-        pytest.param("absolute", {"solver": mbd.Gauss()}, marks=pytest.mark.slow),
-        pytest.param("absolute", {"engine": "diffrax"}, marks=pytest.mark.slow),
-        pytest.param("joint", {"engine": "diffrax", "solver": "stiff"}, marks=pytest.mark.slow),
-        pytest.param("absolute", {"formulation": mbd.Projection(), "solver": "stiff"}, marks=pytest.mark.slow),
-    ],
-)
-def test_pendulum_latches_and_is_released(coordinates: str, settings: dict[str, Any]) -> None:
-    """It latches, hangs there until the clock, a function of time, opens the latch, and falls on: what the
-    latch has let drift crosses nothing."""
-    events = [
-        mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
-        mbd.Event("clock", lambda at: at.t, above=0.75, then=mbd.Release("catch")),
-    ]
-    run = swung(pendulum(coordinates), events, **settings)
-    assert run.events is not None
-    assert [name for name, _ in run.events] == ["catch", "clock"]
-    caught, (angle, rate) = float(run.events.times[0]), run.read(["O.angle", "O.angle_rate"]).values()
-    held = (np.asarray(run.ts) >= caught) & (np.asarray(run.ts) < 0.75)
-    assert held.sum() >= 3
-    np.testing.assert_allclose(angle[held], -1.0, atol=HELD)
-    np.testing.assert_allclose(rate[held], 0.0, atol=HELD)
-    # Opened, it falls from rest as it did from the horizontal, from another angle.
-    late = np.asarray(run.ts) > 0.75
-    np.testing.assert_allclose(
-        0.5 * PIVOT * rate[late] ** 2, M * 9.81 * R * (math.sin(-1.0) - np.sin(angle[late])), atol=MOTION
-    )
-    assert angle[-1] < -1.1
-
-
-@pytest.mark.parametrize("level", [{"below": -1.0}, pytest.param({"at": -1.0}, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("back", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("engine", ["auto", pytest.param("diffrax", marks=pytest.mark.slow)])
-def test_released_it_leaves_either_way(level: dict[str, float], back: bool, engine: Any) -> None:
-    """What was held on its value crosses nothing where it leaves, on which side ever; it does when it comes again."""
-    opens = 2.0 if back else 0.75
-    clock = mbd.Event("clock", "t", above=opens, then=mbd.Release("catch"))
-    off = mbd.Event("off", "t", above=opens + 0.1, then=mbd.Switch("motor", on=False))
-    lifted = pendulum().replacing(forces=[pl.Gravity(9.81), pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
-    events = [mbd.Event("catch", "O.angle", **level, then=mbd.Latch()), clock, off]
-    run = swung(lifted, events, opens + 1.0, engine=engine)
-    assert run.events is not None
-    names = [name for name, _ in run.events]
-    rises = 2.0 * opens > M * 9.81 * R * math.cos(1.0)
-    assert rises == back
-    assert names == ["catch", "clock", "off", *["catch"] * back]
-    assert not run.events.doubts()
-
-
-def test_leaving_a_latch_at_rest_is_no_near_miss() -> None:
-    """The rate of what is held is rounding, of either sign."""
-    example = mbd.examples.get("double-pendulum").with_coordinates("joint")
-    elbow = f"{example.mechanism.joints[1].name}.angle"
-    start = example.state()
-    level = float(mbd.read(example.mechanism, start, [elbow])[elbow]) - 0.3
-    events = [
-        mbd.Event("catch", elbow, below=level, then=mbd.Latch()),
-        mbd.Event("clock", "t", above=0.6, then=mbd.Release("catch")),
-    ]
-    run = mbd.simulate(example.mechanism, start, [0.0, 0.8], events=events, accuracy="high")
-    assert run.events is not None
-    assert [name for name, _ in run.events] == ["catch", "clock"]
-    assert not run.events.doubts()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("coordinates", "solver"), [("joint", "stiff"), ("absolute", mbd.Gauss())])
-def test_derivatives_of_what_a_latch_holds(coordinates: str, solver: Any) -> None:
-    """By an implicit method, which solves the latch as a row, and by an explicit one, to which it is a force."""
-    events = [
-        mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
-        mbd.Event("clock", "t", above=0.75, then=mbd.Release("catch")),
-    ]
-
-    def ends(x: Array, **settings: Any) -> Array:
-        motor = pl.JointForce("motor", "O.angle", lambda t, *_: -x * t)
-        run = swung(pendulum(coordinates).with_parts([motor]), events, **settings)
-        assert run.events is not None
-        return jnp.stack([run["O.angle"][-1], run.events.times[0], run.events.impulse[0]])
-
-    x = jnp.asarray(0.5)
-    expected = jax.jacfwd(lambda x: ends(x, accuracy="high"))(x)
-    for derivative in (jax.jacfwd, jax.jacrev):
-        found = derivative(lambda x: ends(x, solver=solver, rtol=1e-10, atol=1e-12))(x)
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
-
-
 def motor_driven() -> pl.Mechanism:
     """The pendulum with a torque of 2 t [N m]."""
     return pendulum("joint").replacing(forces=[pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
@@ -321,21 +227,6 @@ def test_an_impact_may_have_the_name_of_a_part_whose_effort_is_watched() -> None
 
 
 @pytest.mark.slow
-def test_a_latch_breaks() -> None:
-    """It cannot carry the rod's weight: what it must hold after closing is beyond its strength at once."""
-    events = [
-        mbd.Event("catch", "O.angle", below=-1.0, then=mbd.Latch()),
-        mbd.Event("break", "catch.effort", above=2.0, then=mbd.Release("catch")),
-    ]
-    run = swung(pendulum("joint"), events)
-    assert run.events is not None
-    assert [name for name, _ in run.events] == ["catch", "break"]
-    assert run.events.times[0] == run.events.times[1]
-    np.testing.assert_array_equal(run.events.after[1], 0.0)
-    assert run["O.angle"][-1] < -1.1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_pendulum_in_space_hits_a_stop(coordinates: str) -> None:
     rod = sp.Body("rod", M, (INERTIA, INERTIA, INERTIA), pose=(R, 0.0, 0.0))
@@ -347,36 +238,6 @@ def test_pendulum_in_space_hits_a_stop(coordinates: str) -> None:
     np.testing.assert_allclose(log.times[0], falling(1.0, 9.81), atol=MOTION)
     np.testing.assert_allclose([log.before[0, -1], log.after[0, -1]], [-omega, 0.6 * omega], atol=MOTION)
     np.testing.assert_allclose(log.impulse[0], PIVOT * 1.6 * omega, atol=MOTION)
-
-
-@pytest.mark.slow
-def test_an_arm_latches_its_elbow_and_goes_on_as_one_body() -> None:
-    """Without gravity, the angular momentum about the shoulder is kept through the latch."""
-    a = pl.Body("a", 2.0, 0.1, pose=(0.5, 0.0, 0.0))
-    b = pl.Body("b", 1.0, 0.05, pose=(1.4, 0.0, 0.0))
-    pins = [pl.Revolute("O", pl.ground.at(), a.at(-0.5, 0.0)), pl.Revolute("A", a.at(0.5, 0.0), b.at(-0.4, 0.0))]
-    mechanism = pl.Mechanism([a, b], pins)
-    state = mbd.assemble(mechanism, {"O.angle": 0.0, "A.angle": 0.0}, speeds={"O.angle": 1.0, "A.angle": 2.0})
-    latch = mbd.Event("elbow", "A.angle", above=0.4, then=mbd.Latch())
-    ts = jnp.linspace(0.0, 2.0, 9)
-    run = mbd.simulate(mechanism, state, ts, events=[latch], max_events=2, accuracy="high")
-    log = run.events
-    assert log is not None
-    assert int(log.count) == 1
-
-    def momentum(q: Array, v: Array) -> Array:
-        (xa, ya, _), (xb, yb, _) = q.reshape(2, 3)
-        (ua, va, wa), (ub, vb, wb) = v.reshape(2, 3)
-        return 2.0 * (xa * va - ya * ua) + 0.1 * wa + 1.0 * (xb * vb - yb * ub) + 0.05 * wb
-
-    start = momentum(state.q, state.v)
-    np.testing.assert_allclose([momentum(log.q[0], v) for v in (log.before[0], log.after[0])], start, atol=MOTION)
-    whole = 2.0 * 0.5**2 + 0.1 + 0.05 + 1.0 * (1.0 + 0.4**2 + 2 * 0.4 * math.cos(0.4))
-    after = np.asarray(run.ts) > float(log.times[0])
-    assert after.sum() >= 4
-    np.testing.assert_allclose(run["A.angle"][after], 0.4, atol=HELD)
-    np.testing.assert_allclose(run["a.omega"][after], start / whole, atol=MOTION)
-    np.testing.assert_allclose(run["b.omega"][after], start / whole, atol=MOTION)
 
 
 # --- closed loops --------------------------------------------------------------------------------
