@@ -120,6 +120,21 @@ def test_what_is_integrated_beside_the_motion() -> None:
     np.testing.assert_allclose(by_gauss.events.times, by_default.events.times, rtol=1e-9)
 
 
+class Own(mbd.AbstractFormulation):
+    """A user's: what it adds to the right-hand side, an implicit method would leave out."""
+
+    def motion(self, equations: mbd.Equations, t: Any, q: Array, v: Array) -> mbd.StateDerivative:
+        return mbd.Stabilized().motion(equations, t, q, v)
+
+
+@pytest.mark.parametrize("solver", [mbd.Radau(), mbd.Gauss()])
+@pytest.mark.parametrize("formulation", [Own(), mbd.Projection(Own()), mbd.Projection(mbd.Projection(Own()))])
+def test_a_formulation_of_a_user_is_refused(solver: Any, formulation: Any) -> None:
+    message = rf"{type(solver).__name__} solves the constraints itself, without the right-hand side of Own. Choose an"
+    with pytest.raises(mbd.MechanismError, match=message):
+        swung("absolute", solver, 8, formulation=formulation)
+
+
 def test_stages_are_one_to_seven() -> None:
     with pytest.raises(mbd.MechanismError, match=r"Gauss: stages must be 1 to 7, got 8"):
         mbd.Gauss(8)

@@ -145,7 +145,9 @@ def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation
     out that is part of a formulation's right-hand side."""
     if not isinstance(solver, AbstractCollocation):
         return
-    inner = formulation.base if isinstance(formulation, Projection) else formulation
+    inner = formulation
+    while isinstance(inner, Projection):
+        inner = inner.base
     if not isinstance(inner, Augmented | Stabilized | AbstractProjectedFormulation):
         raise MechanismError(
             f"{type(solver).__name__} solves the constraints itself, without the right-hand side of "

@@ -1,8 +1,8 @@
 /* Steps of implicit methods, in the time loop (`erk_loop.h`) and in the sweeps over its steps (`erk_sweeps.h`).
 
    The programs work on `[y, h, U, F]`: the state, the length of the step, the unknowns at its nodes, and the factored matrices
-   of Newton's method (`collocation_in_loop.py`). The motion's own program is an iteration; `guess` and those beside it are the rest.
-   The slopes that a step gives are those at the nodes, and two more for the error and the dense output. */
+   of Newton's method (`collocation_in_loop.py`). The motion's own program is an iteration; `guess` and those beside it are
+   the rest. The slopes that a step gives are those at the nodes, and two more for the error and the dense output. */
 
 /* What steps work on: the slots of the programs; `[y, h, U, F]` with room for `U` once more, and its tangents or cotangents; and
    room for what a program gives, and for its tangents. */
