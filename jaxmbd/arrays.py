@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.upstream.jax_internals import put_on_device
+
 Scalar: TypeAlias = Float[Array, ""]
 Point: TypeAlias = Float[Array, " dim"]
 Number: TypeAlias = float | int | np.ndarray | Array
@@ -90,8 +92,11 @@ def content_of(cell: CellType) -> Any:
 
 def constant(value: Any) -> Array:
     """Numbers, or an array of NumPy, as an array of JAX, with nothing traced or compiled."""
+    numbers = np.asarray(value)
+    if numbers.dtype.kind in "fiubc":
+        return put_on_device(numbers)
     with jax.ensure_compile_time_eval():
-        return jax.device_put(np.asarray(value))
+        return jax.device_put(numbers)
 
 
 def combined(operation: str, values: Any) -> Array:

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, combined, is_concrete
-from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown
+from jaxmbd.upstream.equinox_internals import is_placeholder
 
 
 def check_line(kind: str, name: str) -> None:
@@ -57,6 +57,8 @@ def check_law(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) ->
 
 def stacked(part: str, **numbers: Any) -> Any:
     """Numbers as one array; raise unless each is a scalar."""
+    if all(type(number) is float or type(number) is int for number in numbers.values()):
+        return as_float(np.array(list(numbers.values()), float))  # one array in place of one for each
     values = {name: as_float(number) for name, number in numbers.items()}
     for name, value in values.items():
         check_shape(part, name, value, ())

@@ -17,8 +17,8 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import content_of, is_concrete
 from jaxmbd.engine.calls.user_calls import plain
-from jaxmbd.engine.upstream.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
+from jaxmbd.upstream.jax_internals import partial_eval
 
 _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
 _LONGEST = 300  # characters of an error's text; of a longer one only the first line is said

@@ -23,9 +23,9 @@ TABLE = "tests/test_architecture.py"
 
 # A room is a module or folder under `jaxmbd/`, or one of the folders inside a room that have floors of their own.
 FLOORS = {
-    0: "errors arrays garbage replacement",
+    0: "errors garbage replacement upstream",
+    0.1: "arrays",
     0.2: "progress",
-    0.5: "engine.upstream",
     0.505: "engine.choice",
     0.51: "engine.store",
     0.52: "engine.program",
@@ -67,15 +67,14 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 
 # What libraries do not document is imported in one file for each of them.
 INTERNALS = {
-    "jaxmbd/engine/upstream/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
-    "jaxmbd/engine/upstream/equinox_internals.py": ("equinox.internal", "equinox._"),
-    "jaxmbd/engine/upstream/diffrax_internals.py": ("diffrax._",),
+    "jaxmbd/upstream/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
+    "jaxmbd/upstream/equinox_internals.py": ("equinox.internal", "equinox._"),
+    "jaxmbd/upstream/diffrax_internals.py": ("diffrax._",),
 }
 
-# What enters the engine by another door than `jaxmbd.engine`, beside `upstream`: those who extend it, keep what it has
-# computed, or configure it.
+# What enters the engine by another door than `jaxmbd.engine`: those who extend it, keep what it has computed, or
+# configure it.
 DOORS = {
-    "": ("upstream",),
     "integrate.adjoint": ("binding", "calls", "machine", "numpy_code", "program", "store"),  # the time loop in C
     "symbolic": ("program", "binding.ldlt_primitive"),  # another builder for the same rules
     "numerics": ("binding.ldlt_primitive", "binding.mesh", "program.symbolic_ldlt"),  # linear solves as primitives

@@ -41,8 +41,10 @@ from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import SymmetricMatrix
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, vstack
 from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once
 
 
+@binds_methods_at_once
 class Equations(eqx.Module):
     """The equations of motion of a mechanism as functions of the time `t`, the coordinates `q` and the speeds `v`.
 
@@ -70,7 +72,7 @@ class Equations(eqx.Module):
         self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
-        self.scales = Scales(mechanism)
+        self.scales = Scales(mechanism, self.sizes)
         self.parts = BodyLaws(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = AbsoluteCoordinates(mechanism.space, len(mechanism.bodies))

@@ -14,8 +14,8 @@ from jaxmbd.engine import as_program, choice, prefers_programs, trace_once
 from jaxmbd.engine.binding.ldlt_primitive import dense, factor_p, solve_p
 from jaxmbd.engine.binding.mesh import varying_alike
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, gather_sum, gather_table, matches, summed
+from jaxmbd.upstream.equinox_internals import any_instance
 
 Solve = Callable[[Array], Array]
 

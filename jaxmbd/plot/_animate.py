@@ -14,12 +14,12 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.checks import as_path, check_instance
-from jaxmbd.engine.upstream.matplotlib_internals import frame_rate
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
 from jaxmbd.scene.recording import scene_of, until_failure
 from jaxmbd.scene.scene import check_view
+from jaxmbd.upstream.matplotlib_internals import frame_rate
 
 _DPI = 120
 _EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds

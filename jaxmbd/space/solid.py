@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.engine import trace_once
-from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations
+from jaxmbd.upstream.equinox_internals import is_placeholder
 
 _UNITS = {"density": "kg/m³", "mass": "kg"}
 

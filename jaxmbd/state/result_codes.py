@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool
 
 from jaxmbd.engine.binding.raising import ROOM, always_raised, raises_itself
 from jaxmbd.engine.calls.cached_function import whole_in_meshes
-from jaxmbd.engine.upstream.equinox_internals import any_instance, report_error
 from jaxmbd.errors import printable
+from jaxmbd.upstream.equinox_internals import any_instance, report_error
 
 
 class RESULTS(eqx.Enumeration):

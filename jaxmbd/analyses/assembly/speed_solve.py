@@ -16,13 +16,13 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.engine import cached_on_disk
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.flexible import masses_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
+from jaxmbd.upstream.equinox_internals import any_instance
 
 _REGULAR = 1e-12  # eigenvalues of the mass matrix, scaled to a unit diagonal, that are smaller count as zero
 _NOTHING = 1e-8  # share of the largest root of a diagonal entry of M below which such a root counts as zero

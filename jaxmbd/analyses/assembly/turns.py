@@ -14,11 +14,11 @@ from jaxmbd.analyses.assembly.assembly_errors import closed_limits
 from jaxmbd.analyses.assembly.multistart import convert_coordinates, in_joint_coordinates, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closed, closure
 from jaxmbd.arrays import frozen
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.joint.spatial import Screw
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.upstream.equinox_internals import any_instance
 
 
 def within_a_turn(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:

@@ -19,7 +19,6 @@ from jaxmbd.analyses.simulation.step_control import StateNorm
 from jaxmbd.engine import choice
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu import launcher
-from jaxmbd.engine.upstream.jax_internals import default_platform
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.errors import MechanismError
@@ -37,6 +36,7 @@ from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
 from jaxmbd.state.output_channels import Snapshot, channel_values
+from jaxmbd.upstream.jax_internals import default_platform
 
 
 def event_programs(

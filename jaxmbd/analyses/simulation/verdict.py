@@ -26,7 +26,6 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Number, Scalar, frozen
 from jaxmbd.engine import as_program, cached_on_disk
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
@@ -42,6 +41,7 @@ from jaxmbd.numerics.linear_solve import (
 )
 from jaxmbd.state.result_codes import RESULTS, first_failure, is_one_of, is_successful, number_of, text_of
 from jaxmbd.state.state import State
+from jaxmbd.upstream.equinox_internals import any_instance
 
 # The default of the largest constraint violation at a saved time, without units (`Scales`). Drift without stabilisation
 # is smaller, the violation of separated joints is larger.

@@ -33,7 +33,7 @@ from jaxmbd.engine.machine.straight_line_compiler import request_if_stored, watc
 from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     BatchedAxes,
     JaxprEqn,
     Operand,

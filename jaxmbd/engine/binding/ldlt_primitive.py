@@ -19,7 +19,7 @@ from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Equation, Rule
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.symbolic_ldlt import Pattern, SymbolicLDLT, symbolic_ldlt
-from jaxmbd.engine.upstream.jax_internals import BatchedAxes, Primitive, ShapedArray, aval_of, batching, mlir
+from jaxmbd.upstream.jax_internals import BatchedAxes, Primitive, ShapedArray, aval_of, batching, mlir
 
 Entries = TypeVar("Entries", Array, ValueIds)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, scan_counts
+from jaxmbd.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, scan_counts
 
 # What returns its first operand, up to its shape. A conversion to whole numbers does not.
 _SAME = ("broadcast_in_dim", "copy", "pvary", "reshape", "squeeze", "stop_gradient")

@@ -17,7 +17,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, ManualAxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxmbd.engine.numpy_code.translation import CALL_RULES
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Primitive,
     ShapedArray,

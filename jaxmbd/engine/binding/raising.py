@@ -16,7 +16,7 @@ from jax import Array
 from jaxmbd.engine.binding.mesh import gathered
 from jaxmbd.engine.machine.build_vm import RAISE, vm
 from jaxmbd.engine.numpy_code.translation import CALL_RULES
-from jaxmbd.engine.upstream.jax_internals import BatchedAxes, Primitive, ShapedArray, batching, default_platform, mlir
+from jaxmbd.upstream.jax_internals import BatchedAxes, Primitive, ShapedArray, batching, default_platform, mlir
 
 ROOM = 4096  # [bytes] for a text
 _TEXT = ShapedArray((ROOM,), np.dtype(np.uint8))

@@ -28,7 +28,8 @@ from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
 from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.errors import MechanismError
+from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
     Literal,
@@ -39,7 +40,6 @@ from jaxmbd.engine.upstream.jax_internals import (
     jaxpr_as_fun,
     watches_values,
 )
-from jaxmbd.errors import MechanismError
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")

@@ -18,8 +18,8 @@ from jaxmbd.engine.calls.call_primitive import call_p
 from jaxmbd.engine.calls.calls import FlatCall, traced
 from jaxmbd.engine.calls.disk_cache import first_calls
 from jaxmbd.engine.calls.structure import ARRAY, filled
-from jaxmbd.engine.upstream.jax_internals import settings_of_tracing, watches_values
 from jaxmbd.progress import announcing
+from jaxmbd.upstream.jax_internals import settings_of_tracing, watches_values
 
 Result = TypeVar("Result")
 

@@ -29,7 +29,7 @@ from jaxmbd.engine.calls.disk_cache import first_calls
 from jaxmbd.engine.calls.first_calls import FirstCalls
 from jaxmbd.engine.calls.identity import EXPANSIONS
 from jaxmbd.engine.numpy_code.translation import CALL_RULES
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     BatchedAxes,
     Operand,
     Primitive,

@@ -22,8 +22,8 @@ from jaxmbd.engine.calls.structure import ARRAY
 from jaxmbd.engine.calls.user_calls import Placeholder, UserFunction, plain, watched
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import TreeDef, jaxpr_as_fun
 from jaxmbd.progress import announced
+from jaxmbd.upstream.jax_internals import TreeDef, jaxpr_as_fun
 
 Arrays = Sequence[Array]
 Applied = tuple[list[Array], Any, Any]  # results, their structure, and that of a linear function or None

@@ -37,7 +37,7 @@ from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.c_library import processor
 from jaxmbd.engine.store.artefacts import Artefact, Kind, own_folder, size_limit, user_folder
 from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     compilation_cache_folder,
     is_compilation_cache_on,
     use_compilation_cache,

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from jaxmbd.engine.machine.gpu.launcher import TARGET, ready
-from jaxmbd.engine.upstream.jax_internals import ShapedArray, compiled_from, has_constant_arguments, unloaded_executable
+from jaxmbd.upstream.jax_internals import ShapedArray, compiled_from, has_constant_arguments, unloaded_executable
 
 
 def described(compiled: jax.stages.Compiled) -> tuple[dict[str, object], np.ndarray]:

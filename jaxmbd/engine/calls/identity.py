@@ -26,7 +26,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.tracing import TracedFunction
 from jaxmbd.engine.calls.known_code import is_found_by_name, is_of_library
 from jaxmbd.engine.calls.structure import ARRAY
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
@@ -38,7 +38,7 @@ from jaxmbd.engine.upstream.jax_internals import (
     scan_counts,
     types_of_operands,
 )
-from jaxmbd.engine.upstream.primitives import DERIVATIVES, LABELLED, PLACES, TREES
+from jaxmbd.upstream.primitives import DERIVATIVES, LABELLED, PLACES, TREES
 
 # Derivatives that are compared where a function brings rules of its own: rules in rules are seen three deep.
 _ORDERS = 3

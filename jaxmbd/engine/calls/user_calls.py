@@ -19,7 +19,7 @@ from jaxmbd.engine.binding.tracing import is_array
 from jaxmbd.engine.calls.array_types import Type, as_data, from_data, struct_of, types_of
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
-from jaxmbd.engine.upstream.jax_internals import TreeDef, jaxpr_as_fun, settings_of_tracing
+from jaxmbd.upstream.jax_internals import TreeDef, jaxpr_as_fun, settings_of_tracing
 
 # A function that was given a value of its own to see, and asked for it: it is called as it is.
 _ASKS = (

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from jaxmbd.engine.machine.c_library import NATIVE, CLibrary, cause
 from jaxmbd.engine.machine.prebuilt import InstructionSet, load_prebuilt
 from jaxmbd.engine.program.opcodes import EVALUATE
-from jaxmbd.engine.upstream.jax_internals import ShapedArray
 from jaxmbd.errors import SolveError
+from jaxmbd.upstream.jax_internals import ShapedArray
 
 _WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 # The functions that XLA calls: a program, and the sweeps of motions in the order of their numbers in `vm.c`.

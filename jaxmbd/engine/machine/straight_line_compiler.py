@@ -16,8 +16,8 @@ from jaxmbd.engine.machine.build_vm import instructions, vm
 from jaxmbd.engine.machine.c_library import HERE, CLibrary, cause
 from jaxmbd.engine.machine.straight_line import is_straight, source
 from jaxmbd.engine.program.schedule import Program
-from jaxmbd.engine.upstream.jax_internals import is_x64
 from jaxmbd.progress import reporting
+from jaxmbd.upstream.jax_internals import is_x64
 
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision

@@ -16,7 +16,7 @@ from jaxmbd.engine.program.arithmetic import REAL
 from jaxmbd.engine.program.equation import Operation
 from jaxmbd.engine.program.opcodes import EVALUATE
 from jaxmbd.engine.program.shapes import SHAPES
-from jaxmbd.engine.upstream.primitives import SCATTERS
+from jaxmbd.upstream.primitives import SCATTERS
 
 
 def _round(x: np.ndarray, *, rounding_method: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, Instruction, NumpyCode
 from jaxmbd.engine.numpy_code.functions import FUNCTIONS, OF_MATRICES
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
@@ -28,7 +28,7 @@ from jaxmbd.engine.upstream.jax_internals import (
     scan_counts,
     types_of_operands,
 )
-from jaxmbd.engine.upstream.primitives import CALLS, PRIMITIVES, SCATTERS, is_as_known
+from jaxmbd.upstream.primitives import CALLS, PRIMITIVES, SCATTERS, is_as_known
 
 
 class UnsupportedError(Exception):

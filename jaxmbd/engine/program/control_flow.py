@@ -4,8 +4,8 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule, array
-from jaxmbd.engine.upstream.jax_internals import aval_of, called, expansion, linear_solve_operands, scan_counts
-from jaxmbd.engine.upstream.primitives import CALLS
+from jaxmbd.upstream.jax_internals import aval_of, called, expansion, linear_solve_operands, scan_counts
+from jaxmbd.upstream.primitives import CALLS
 
 
 def _call(equation: Equation, *operands: np.ndarray) -> Arrays:

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, aval_of
 from jaxmbd.errors import MechanismError
+from jaxmbd.upstream.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, aval_of
 
 Arrays: TypeAlias = list[np.ndarray]
 # On arrays and the parameters of an equation, or on an `Equation` and arrays; one result or several.

@@ -6,8 +6,8 @@ import numpy as np
 
 from jaxmbd.engine.program import arithmetic, control_flow, structure, windows
 from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
-from jaxmbd.engine.upstream.jax_internals import ClosedJaxpr, Jaxpr, Literal, Var, aval_of
-from jaxmbd.engine.upstream.primitives import is_as_known
+from jaxmbd.upstream.jax_internals import ClosedJaxpr, Jaxpr, Literal, Var, aval_of
+from jaxmbd.upstream.primitives import is_as_known
 
 RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES, **control_flow.RULES}
 

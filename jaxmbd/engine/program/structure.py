@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxmbd.engine.program.equation import Arrays, Equation, Operation, Rule
 from jaxmbd.engine.program.shapes import SHAPES
-from jaxmbd.engine.upstream.primitives import PRIMITIVES
+from jaxmbd.upstream.primitives import PRIMITIVES
 
 
 def _rearranged(function: Operation) -> Rule:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 
 from jaxmbd.engine.program.equation import AbstractBuilder, Arrays, Equation, Rule
-from jaxmbd.engine.upstream.jax_internals import replaces
-from jaxmbd.engine.upstream.primitives import SCATTERS
+from jaxmbd.upstream.jax_internals import replaces
+from jaxmbd.upstream.primitives import SCATTERS
 
 
 class Windows(NamedTuple):

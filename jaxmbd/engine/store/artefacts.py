@@ -33,7 +33,7 @@ from jaxmbd.engine.store.own_files import (
     user,
     write_whole,
 )
-from jaxmbd.engine.upstream.jax_internals import compilation_cache_folder
+from jaxmbd.upstream.jax_internals import compilation_cache_folder
 
 _MAGIC = b"jaxmbd4\n"
 _END = 32 + 32 + len(_MAGIC)  # [bytes] of what follows the content

@@ -12,8 +12,8 @@ import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from jaxmbd.engine.upstream.jax_internals import Primitive, Tangent, ad, batching, mlir
 from jaxmbd.errors import MechanismError
+from jaxmbd.upstream.jax_internals import Primitive, Tangent, ad, batching, mlir
 
 Tree = TypeVar("Tree")
 Value = TypeVar("Value")

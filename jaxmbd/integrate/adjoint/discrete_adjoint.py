@@ -17,13 +17,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import Number, Scalar, frozen
-from jaxmbd.engine.upstream.diffrax_internals import SAVE_STATE
-from jaxmbd.engine.upstream.equinox_internals import while_loop
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionInputs, MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
 from jaxmbd.integrate.solvers.switching import StepsOnto
+from jaxmbd.upstream.diffrax_internals import SAVE_STATE
+from jaxmbd.upstream.equinox_internals import while_loop
 
 _REVERSE_ONLY = (
     "Forward derivatives (jax.jvp, jax.jacfwd) and second derivatives of a motion need steps that follow one another "

@@ -33,7 +33,10 @@ from jaxmbd.engine.machine.build_vm import SWEEPS, call_vm
 from jaxmbd.engine.machine.gpu.kernel_part import Buffer
 from jaxmbd.engine.machine.gpu.launcher import launched
 from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
-from jaxmbd.engine.upstream.jax_internals import (
+from jaxmbd.integrate.adjoint.batched_call import Batch, BatchedCall, Batches, batched_call
+from jaxmbd.integrate.adjoint.steps import AbstractSteps, ArrayType, Entry
+from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
+from jaxmbd.upstream.jax_internals import (
     BatchedAxes,
     JaxprEqn,
     Primitive,
@@ -47,9 +50,6 @@ from jaxmbd.engine.upstream.jax_internals import (
     mlir,
     types_of_operands,
 )
-from jaxmbd.integrate.adjoint.batched_call import Batch, BatchedCall, Batches, batched_call
-from jaxmbd.integrate.adjoint.steps import AbstractSteps, ArrayType, Entry
-from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
 
 # What the rules of derivatives are given: constants of a jaxpr may be arrays of NumPy, or numbers.
 Operand: TypeAlias = ArrayLike | ad.UndefinedPrimal  # undefined where a primitive is transposed

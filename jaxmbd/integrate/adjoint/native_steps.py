@@ -23,7 +23,6 @@ from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import PROGRAMS, PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import MOTION_EQUATIONS_KEPT, sized_cache
-from jaxmbd.engine.upstream.jax_internals import TreeDef, freed_when_unused
 from jaxmbd.integrate.adjoint.event_functions import EventFunctions, EventMemory, event_of
 from jaxmbd.integrate.adjoint.implicit_functions import (
     ImplicitFunctions,
@@ -46,6 +45,7 @@ from jaxmbd.integrate.adjoint.steps import (
 )
 from jaxmbd.integrate.adjoint.sweep import NO_EVENT
 from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod
+from jaxmbd.upstream.jax_internals import TreeDef, freed_when_unused
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]

@@ -20,8 +20,8 @@ from jaxtyping import Array, PyTree
 
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import Buffer
-from jaxmbd.engine.upstream.jax_internals import ShapedArray, freed_when_unused
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
+from jaxmbd.upstream.jax_internals import ShapedArray, freed_when_unused
 
 VALUE: str = "value"
 KNOWN: str = "known"

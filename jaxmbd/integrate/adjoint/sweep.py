@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
 from jaxmbd.arrays import Number
-from jaxmbd.engine.upstream.equinox_internals import while_loop, write_row
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
     TIME,
@@ -27,6 +26,7 @@ from jaxmbd.integrate.adjoint.steps import (
     replaced,
 )
 from jaxmbd.integrate.solvers.switching import nudge_of
+from jaxmbd.upstream.equinox_internals import while_loop, write_row
 
 
 class CheckpointStore(eqx.Module):

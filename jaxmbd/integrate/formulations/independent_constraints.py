@@ -18,11 +18,11 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
 from jaxmbd.engine import as_program, cached_on_disk
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import RANK_BY_SVD_ROWS, pivot_columns, rank_of
+from jaxmbd.upstream.equinox_internals import any_instance
 
 _MAX_SELECTION_ROWS = 400  # with more rows than this no selection is made, also if they are dependent
 _EXCHANGE_THRESHOLD = 10.0  # entry of W above which two rows are exchanged

@@ -18,12 +18,12 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import as_program
-from jaxmbd.engine.upstream.equinox_internals import any_instance
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import NormalEquations, Solve, gram
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, diagonal, full, vstack
+from jaxmbd.upstream.equinox_internals import any_instance
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C without units
 _IN_WORLD = "omega_world."

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Flag, Number, Scalar
 from jaxmbd.engine import as_program
-from jaxmbd.engine.upstream.diffrax_internals import has_diffraxs_step
-from jaxmbd.engine.upstream.equinox_internals import any_instance
+from jaxmbd.upstream.diffrax_internals import has_diffraxs_step
+from jaxmbd.upstream.equinox_internals import any_instance
 
 _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
     a_lower=(

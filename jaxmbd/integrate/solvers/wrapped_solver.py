@@ -8,11 +8,11 @@ import equinox as eqx
 from jaxtyping import Array, PyTree
 
 from jaxmbd.arrays import Flag, Number
-from jaxmbd.engine.upstream.diffrax_internals import FROM_CONTROLLER
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation
 from jaxmbd.integrate.formulations.independent_constraints import update_row_selection
 from jaxmbd.integrate.solvers.unrolled_erk import StepResult
+from jaxmbd.upstream.diffrax_internals import FROM_CONTROLLER
 
 IntegratedState: TypeAlias = tuple[Array, Array, Array]  # q, v, and states of parts with the quadratures
 Arguments: TypeAlias = tuple[Equations, AbstractFormulation]  # of the terms

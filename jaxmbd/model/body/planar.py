@@ -13,6 +13,7 @@ from jaxmbd.model.body.checks import check_motion, check_name
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.solid import Solid, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once
 
 
 class Marker(AbstractMarker):
@@ -66,6 +67,7 @@ def _marker(body: str, x: Number, y: Number, angle: Number) -> Marker:
     return Marker(body, stacked(f"Marker on {body!r}, made by at(x, y, angle)", x=x, y=y), angle)
 
 
+@binds_methods_at_once
 class AbstractMarkerOwner(eqx.Module):
     """A body or the ground, which makes markers."""
 

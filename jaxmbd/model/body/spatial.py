@@ -17,6 +17,7 @@ from jaxmbd.space import rotation as rot
 from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties, positive_or_nan
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL, SpatialFrame
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
@@ -93,6 +94,7 @@ def _as_pose(value: object) -> Any:
     return value
 
 
+@binds_methods_at_once
 class AbstractMarkerOwner(eqx.Module):
     """A body or the ground, which makes markers."""
 

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -28,19 +28,28 @@ def unnamed(part: PyTree) -> PyTree:
     if not names:
         return part
     copy = object.__new__(type(part))
-    for field in dataclasses.fields(part):
-        value = getattr(part, field.name)
-        is_name = field.name in names and isinstance(value, str)
-        object.__setattr__(copy, field.name, UNNAMED if is_name else unnamed(value))
+    for field in _field_names(type(part)):
+        value = object.__getattribute__(part, field)  # that of equinox looks for methods, which takes longer than this
+        is_name = field in names and isinstance(value, str)
+        object.__setattr__(copy, field, UNNAMED if is_name else unnamed(value))
     return copy
 
 
-def kind_of(arrays: PyTree, static: PyTree) -> tuple[object, ...]:
-    """The grouping key of a part without names, from its arrays and static fields; equal for stackable parts."""
-    leaves, treedef = jax.tree.flatten(arrays)
-    shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
-    others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))
-    return treedef, shapes, jax.tree.structure(static), others
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def kind_of(part: PyTree) -> tuple[object, ...]:
+    """The grouping key of a part without names; equal for stackable parts."""
+    leaves, structure = jax.tree.flatten(part)
+    return structure, tuple(map(_kind_of_leaf, leaves))
+
+
+def _kind_of_leaf(leaf: object) -> object:
+    if isinstance(leaf, jax.Array):
+        return leaf.shape, leaf.dtype
+    return id(leaf) if callable(leaf) else leaf
 
 
 class PartGroup(eqx.Module):
@@ -78,20 +87,19 @@ def group_parts(
     """
     index = frame_index(mechanism.bodies) if index is None else index
     names = mechanism.coordinate_names
-    members_by_key: dict[Hashable, list[tuple[int, PyTree]]] = {}
-    statics: dict[Hashable, PyTree] = {}
+    members_by_key: dict[Hashable, list[tuple[int, PyTree]]] = {}  # the parts without names
     for position, part in enumerate(parts):
-        arrays, static = eqx.partition(unnamed(part), eqx.is_array)
-        key = kind_of(arrays, static)
-        statics.setdefault(key, static)
-        members_by_key.setdefault(key, []).append((position, arrays))
+        part = unnamed(part)
+        members_by_key.setdefault(kind_of(part), []).append((position, part))
     groups = []
-    for key, members in members_by_key.items():
-        numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
+    for members in members_by_key.values():
+        arrays, static = eqx.partition(members[0][1], eqx.is_array)
+        columns = zip(*(filter(eqx.is_array, jax.tree.leaves(part)) for _, part in members), strict=True)
+        numbers = jax.tree.unflatten(jax.tree.structure(arrays), [stacked(*column) for column in columns])
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(index[m.body] for m in parts[p].markers) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
-        groups.append(PartGroup(numbers, statics[key], positions, bodies, turns))
+        groups.append(PartGroup(numbers, static, positions, bodies, turns))
     return tuple(groups)
 
 

@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import combined
 from jaxmbd.checks import check_flags, check_instance, checked_items, checked_names
-from jaxmbd.engine.upstream.equinox_internals import is_placeholder
 from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.flexible import AbstractFlexibleBody
@@ -48,6 +47,7 @@ from jaxmbd.model.mechanism.validation import (
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once, is_placeholder
 from jaxmbd.user_functions import lifted
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
@@ -66,6 +66,7 @@ _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
 }
 
 
+@binds_methods_at_once
 class Mechanism(eqx.Module):
     """Bodies, joints, drivers, forces and sensors.
 
@@ -331,16 +332,7 @@ class Mechanism(eqx.Module):
 
     def constraints(self) -> tuple[Constraint, ...]:
         """The parts with constraint rows, in row order: joints outside the spanning tree, then drivers."""
-        return (*map(self._bound, self.tree.cut(self.joints)), *map(self._bound, self.drivers))
-
-    def _bound(self, part: Any) -> Constraint:
-        """A constraint; a coupling or a driver is bound to the coordinates that it names."""
-        if isinstance(part, AbstractCoupling):
-            return CouplingConstraint(part.name, (self.coordinate(part.a), self.coordinate(part.b)), part)
-        if not isinstance(part, Driver):
-            return part
-        kind = PositionDriverConstraint if part.prescribes == "position" else SpeedDriverConstraint
-        return kind(part.name, self.coordinate(part.coordinate), part)
+        return tuple(_bound(self, part) for part in (*self.tree.cut(self.joints), *self.drivers))
 
     def with_reactions(self) -> dict[str, AbstractJoint]:
         """The joints and drivers with reaction wrenches at markers, by name."""
@@ -393,6 +385,16 @@ class Mechanism(eqx.Module):
                 raise MechanismError(f"{name!r} is a tendon's length; a tendon runs over joints and bodies.")
             parts.append(self.coordinate(name))
         return TendonLength(f"{tendon.name}.length", tuple(parts), tendon.ratios)
+
+
+def _bound(mechanism: Mechanism, part: Any) -> Constraint:
+    """A constraint; a coupling or a driver is bound to the coordinates that it names."""
+    if isinstance(part, AbstractCoupling):
+        return CouplingConstraint(part.name, (mechanism.coordinate(part.a), mechanism.coordinate(part.b)), part)
+    if not isinstance(part, Driver):
+        return part
+    kind = PositionDriverConstraint if part.prescribes == "position" else SpeedDriverConstraint
+    return kind(part.name, mechanism.coordinate(part.coordinate), part)
 
 
 def _listed(parts: tuple[Part, ...]) -> str:

@@ -10,7 +10,7 @@ proportion to `√(L/g)`. Rates, such as that at which constraint violations dec
 time, which is one second at one metre on earth.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -43,10 +43,14 @@ _OF_MOTION = {"m": (1, 0), "m/s": (1, -1), "m/s²": (1, -2), "rad/s": (0, -1), "
 _UNIT_OF_RESIDUAL = {"F": "m", "M": "rad", "T": "m²"}  # by the load that the row's multiplier stands for
 
 
-def row_units(mechanism: Mechanism) -> tuple[str, ...]:
-    """Return the unit of the residual of each constraint row, "" where it is not known."""
+def row_units(mechanism: Mechanism, sizes: Sequence[int] | None = None) -> tuple[str, ...]:
+    """Return the unit of the residual of each constraint row, "" where it is not known.
+
+    `sizes`: `mechanism.constraint_sizes()`, if they are known already.
+    """
     units: list[str] = []
-    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+    sizes = mechanism.constraint_sizes() if sizes is None else sizes
+    for part, size in zip(mechanism.constraints(), sizes, strict=True):
         own = _part_units(mechanism, part)
         units += own if len(own) == size else [""] * size
     return tuple(units)
@@ -77,10 +81,10 @@ class Scales(eqx.Module):
     own_coordinates: tuple[int, ...] = eqx.field(static=True)  # places of those of flexible bodies in `q`
     speed_powers: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    def __init__(self, mechanism: Mechanism, sizes: Sequence[int] | None = None) -> None:
         self.length = as_float(unit_of_length(mechanism))
         self.time = as_float(unit_of_time(mechanism, self.length))
-        self.row_powers = _powers_of(row_units(mechanism))
+        self.row_powers = _powers_of(row_units(mechanism, sizes))
         self.coordinate_powers = _powers_of(mechanism.coordinate_units)
         names = mechanism.coordinate_names
         self.own_coordinates = tuple(names.index(name) for name in own_coordinates(mechanism.bodies))

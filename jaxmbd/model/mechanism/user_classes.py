@@ -38,7 +38,7 @@ def check_user_classes(mechanism: Any) -> None:
     for part in (*mechanism.joints, *mechanism.forces):
         if not is_users(part):
             continue
-        kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
+        kind = kind_of(unnamed(part))
         if kind not in checked:
             checked.append(kind)
             if isinstance(part, AbstractJoint):

@@ -201,7 +201,7 @@ def check_slips(mechanism: Any) -> None:
 
 def hashable_kind(part: PyTree) -> Hashable:
     """`kind_of` a part; raise with its name if it holds something that is neither an array nor hashable."""
-    kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
+    kind = kind_of(unnamed(part))
     try:
         hash(kind)
     except TypeError as error:

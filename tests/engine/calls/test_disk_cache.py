@@ -25,7 +25,7 @@ from jaxmbd.engine.calls.entry import Entry, unpacked
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.store import artefacts
 from jaxmbd.engine.store.artefacts import Artefact, Kind
-from jaxmbd.engine.upstream.jax_internals import use_compilation_cache
+from jaxmbd.upstream.jax_internals import use_compilation_cache
 from tests import planar_examples as examples
 
 traced: list[str] = []

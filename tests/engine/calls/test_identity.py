@@ -18,7 +18,7 @@ from jax.experimental import io_callback
 
 import jaxmbd as mbd
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of, traced_identity
-from jaxmbd.engine.upstream.jax_internals import Primitive, jaxpr_as_fun
+from jaxmbd.upstream.jax_internals import Primitive, jaxpr_as_fun
 from tests.engine.calls.identity_pairs import EXPRESSIONS, HEAD, PAIRS, READING
 
 SAME = {"exception table only"}  # another key is missed, and the result is that of before

@@ -1,6 +1,6 @@
 """The primitives of JAX that are known here by name, and the parameters of their equations.
 
-Neither is documented, and both change from one minor version of JAX to the next. `tests/engine/upstream` compares these
+Neither is documented, and both change from one minor version of JAX to the next. `tests/upstream` compares these
 tables with the installed JAX, and all tables of rules with them: a primitive or a parameter that is gone, and a
 parameter that is new, are told there. A new one changes what is computed, so that the rules must read or refuse it, or
 it belongs to those that do not.

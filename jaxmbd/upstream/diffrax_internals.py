@@ -1,7 +1,7 @@
 """Everything in diffrax that this package uses and that diffrax does not document.
 
 It may change these at any minor version, which is why `pyproject.toml` caps it. `USED` says what each one is used for,
-and `tests/test_upstream.py` fails with that sentence when one of them is gone.
+and `tests/upstream/test_upstream.py` fails with that sentence when one of them is gone.
 """
 
 from typing import Any, TypeGuard

@@ -22,10 +22,10 @@ from jaxmbd.engine.numpy_code import functions, translation
 from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import RULES, Interpreter
 from jaxmbd.engine.program.ssa_builder import SSABuilder
-from jaxmbd.engine.upstream import primitives
-from jaxmbd.engine.upstream.primitives import PRIMITIVES, SINCE, UNTIL
 from jaxmbd.symbolic.graph import trace
-from tests.engine.upstream.primitive_examples import examples
+from jaxmbd.upstream import primitives
+from jaxmbd.upstream.primitives import PRIMITIVES, SINCE, UNTIL
+from tests.upstream.primitive_examples import examples
 
 PACKAGE = Path(primitives.__file__).parents[2]
 VERSION = tuple(map(int, jax.__version__.split(".")[:2]))
