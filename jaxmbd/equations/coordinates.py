@@ -87,6 +87,10 @@ class AbstractPlacement(abc.ABC):
         """The generalized forces of strain and damping of flexible bodies; None if there are none."""
         return None
 
+    def own_momenta(self, v: Array) -> Array | None:
+        """The momenta of flexible bodies beside those of their pieces; None if there are none."""
+        return None
+
     def strain_energy(self) -> Scalar | None:
         """The strain energy [J] of flexible bodies; None if there are none."""
         return None
@@ -287,6 +291,10 @@ class PlacementWithSpeeds(AbstractPlacement):
     def own_loads(self, v: Array) -> Array | None:
         loads = self.base.own_loads(self.base_speeds(v))
         return None if loads is None else self.slope.T @ loads
+
+    def own_momenta(self, v: Array) -> Array | None:
+        momenta = self.base.own_momenta(self.slope @ v)
+        return None if momenta is None else self.slope.T @ momenta
 
     def strain_energy(self) -> Scalar | None:
         return self.base.strain_energy()

@@ -339,9 +339,13 @@ class Configuration:
         global_rows = [full(self._global_jacobian(part)) for part in self.equations.globals]
         return vstack([local, *global_rows]).reordered(self.equations.order)
 
+    def _linear_twists(self, v: Float[Array, " nv"]) -> Twists:
+        """`J v`: the twists without `V₀`, which is not zero with `GeneralizedSpeeds`."""
+        return self.twists(v) - self.twists(jnp.zeros_like(v))
+
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`C v`, computed from the blocks of `C_b`."""
-        twists = self.twists(v) - self.twists(jnp.zeros_like(v))  # minus V₀, nonzero with GeneralizedSpeeds
+        twists = self._linear_twists(v)
         global_rows = [self._global_jacobian(part) @ v for part in self.equations.globals]
         return self._rows(self.parts.along(self.blocks, twists), global_rows)
 
@@ -423,6 +427,11 @@ class Configuration:
         """`M_b V`, the armatures included."""
         return self.parts.momenta(self.armature_blocks, twists)
 
+    def momentum(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`M v`, body by body, without the entries of `M`."""
+        total, own = self.placement.loads(self.momenta(self._linear_twists(v))), self.placement.own_momenta(v)
+        return total if own is None else total + own
+
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`F`."""
         efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
@@ -444,7 +453,7 @@ class Configuration:
 
     def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`Ṁ u` along the motion."""
-        twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # minus V₀, nonzero with GeneralizedSpeeds
+        twists = self._linear_twists(u)
         twist_rates = self.placement.twist_rate(v, u)
         changes = self.parts.momenta_rate(self.t, self.bodies, self.twists(v), twists)
         total = jnp.zeros_like(u) if changes is None else self.placement.loads(changes)

@@ -242,6 +242,11 @@ class FlexiblePlacement(AbstractPlacement):
         loads = [body.damping_loads(eta, rate) - jax.grad(body.strain_energy)(eta) for body, eta, rate in each]
         return jnp.concatenate([jnp.zeros_like(speeds), *loads])
 
+    def own_momenta(self, v: Array) -> Array:
+        speeds, rates = self._halves(v)
+        each = zip(self.coordinates.bodies, self._etas(rates), strict=True)
+        return jnp.concatenate([jnp.zeros_like(speeds), *(body.own_inertia() @ rate for body, rate in each)])
+
     def strain_energy(self) -> Scalar:
         each = zip(self.coordinates.bodies, self._etas(self.eta), strict=True)
         return sum((body.strain_energy(eta) for body, eta in each), jnp.zeros((), self.eta.dtype))

@@ -45,26 +45,27 @@ class SaddlePoint:
         self.at, self.inertia, self.S, self.independent = at, at.inertia, at.schur(), at.equations.independent_rows
         redundant, scales = at.equations.redundant, at.equations.scales.rows
         self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shifts(self.S, scales), 0.0)
-        self._solve = self._system().solver()
+        self._by_factor = self._system().factored()
 
     def _system(self) -> SymmetricMatrix:
         if self.independent is not None:
             return self.S.limited(self.independent)
         return self.S if self.epsilon is None else self.S.shifted(self.epsilon)
 
-    def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
-        """`η = S⁻¹ b` in the independent rows, zero in the others.
+    def solve(self, f: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
+        """`(x, y)` of `M x + Cᵀ y = f`, `C x = b` in the independent rows; `y` is zero in the others."""
+        # As one vector: JAX's rule for derivatives refuses a right side of which one part alone has a derivative.
+        right = jnp.concatenate([f, self._chosen(b)])
+        return self._split(jax.lax.custom_linear_solve(self._times, right, self._eliminated, symmetric=True))
 
-        `x = M⁻¹ Cᵀ η` is the smallest solution of `C x = b` in the metric of `M`.
-        """
-        if self.independent is None:
-            return self._solve(b)
-        independent = self.independent if b.ndim == 1 else self.independent[:, None]
-        return self._solve(jnp.where(independent, b, 0.0))
+    def projection(self, b: Float[Array, " m"]) -> tuple[Array, Array]:
+        """`x = M⁻¹ Cᵀ η`, the smallest solution of `C x = b` in the metric of `M`, and `η`."""
+        x, y = self.solve(jnp.zeros(self.at.mechanism.nv, b.dtype), b)
+        return x, -y
 
-    def apply_impulse(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
-        """`M⁻¹ Cᵀ η`."""
-        return self.inertia.solve(self.at.constraint_force(eta))
+    def unconstrained(self, f: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`M⁻¹ f`."""
+        return jax.lax.custom_linear_solve(self.at.momentum, f, lambda _, f: self.inertia.solve(f), symmetric=True)
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; with redundant constraints, λ has least norm.
@@ -72,11 +73,40 @@ class SaddlePoint:
         One step of iterative refinement follows the solve: near a singular configuration the rounding error of the
         solve alone grows with the inverse square of the smallest singular value, and step-size control would follow it.
         """
-        free = self.inertia.solve(F)
-        lam = self.solve(self.at.times(free) - b)
-        residual = self.at.times(free - self.apply_impulse(lam)) - b
-        lam = lam + self.solve(residual)
-        return free - self.apply_impulse(lam), self._minimum_norm(lam)
+        vdot, lam = self.solve(F, b)
+        if self.epsilon is not None:
+            return vdot, self._minimum_norm(lam)
+        # The correction is zero but for rounding, and so are its derivatives.
+        correction = jax.lax.stop_gradient(self._step(jnp.zeros_like(F), self._chosen(b - self.at.times(vdot))))
+        return vdot + correction[0], lam + correction[1]
+
+    def _chosen(self, rows: Float[Array, " m"], others: Array | float = 0.0) -> Float[Array, " m"]:
+        """The values of the independent rows, and `others` in their place in the dependent ones."""
+        return rows if self.independent is None else jnp.where(self.independent, rows, others)
+
+    def _split(self, x: Float[Array, " rows"]) -> tuple[Array, Array]:
+        return x[: self.at.mechanism.nv], x[self.at.mechanism.nv :]
+
+    def _times(self, x: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        """`M x + Cᵀ y` and `C x`; the identity in dependent rows. By products alone: the derivatives of a solution pass
+        through these, which takes half of the operations of those of the entries of `S`."""
+        speeds, multipliers = self._split(x)
+        loads = self.at.momentum(speeds) + self.at.constraint_force(self._chosen(multipliers))
+        return jnp.concatenate([loads, self._chosen(self.at.times(speeds), multipliers)])
+
+    def _eliminated(self, _: object, right: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        """The solution by the factor of `S`; where that is shifted, with a step of refinement."""
+        f, b = self._split(right)
+        x, y = self._step(f, b)
+        if self.epsilon is not None:
+            dx, dy = self._step(jnp.zeros_like(f), b - self._chosen(self.at.times(x)))
+            x, y = x + dx, y + dy
+        return jnp.concatenate([x, y])
+
+    def _step(self, f: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
+        free = self.inertia.solve(f)
+        y = self._by_factor(jax.lax.stop_gradient(self._chosen(self.at.times(free)) - b))  # it has no derivatives
+        return free - self.inertia.solve(self.at.constraint_force(y)), y
 
     def _minimum_norm(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
         """`λ` without its component in the null space of `Cᵀ`, on which `(S + E)⁻¹ E` is the identity; all rows.

@@ -180,14 +180,12 @@ class Stabilized(AbstractFormulation):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
         system = SaddlePoint(at)
-        # Both violations in one solve, as two columns, which share the factor of `S`.
-        violation = jnp.stack([at.velocity(v), at.position()], axis=1)
-        eta, mu = system.solve(violation).T
-        remainder = system.apply_impulse(eta)
+        remainder, eta = system.projection(at.velocity(v))
+        pull, _ = system.projection(at.position())
         v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
-        qdot = at.rate(v - _decay(self.rate, equations.scales) * system.apply_impulse(mu))
-        remainder_rate = system.inertia.solve(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
+        qdot = at.rate(v - _decay(self.rate, equations.scales) * pull)
+        remainder_rate = system.unconstrained(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
         return StateDerivative(qdot, vdot + remainder_rate, v, vdot, lam)
 
 

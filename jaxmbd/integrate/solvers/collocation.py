@@ -300,7 +300,7 @@ def _project(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array
         return q, v
     at = equations.at(t, q)
     system = SaddlePoint(at)
-    q = at.perturbed(-system.apply_impulse(system.solve(at.position())))
+    q = at.perturbed(-system.projection(at.position())[0])
     at = equations.at(t, q)
     system = SaddlePoint(at)
-    return q, v - system.apply_impulse(system.solve(at.velocity(v)))
+    return q, v - system.projection(at.velocity(v))[0]
