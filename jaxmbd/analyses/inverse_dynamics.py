@@ -9,19 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.actuator_balance import ActuatorBalance, configuration
 from jaxmbd.analyses.assembly.speed_solve import check_mass
-from jaxmbd.analyses.events.changes import ForceChanges, equations_at
+from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine import cached_on_disk
-from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import Scales
-from jaxmbd.numerics.linear_solve import tolerance_of_rank
 from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.state.state import State
@@ -47,12 +46,12 @@ def inverse_dynamics(
 
     **Arguments:**
 
-    - `motion`: times `[s]` at which the mechanism's drivers prescribe the complete motion (as in `kinematics`), or a
-      `Solution` of `kinematics` or `simulate` for a mechanism with the same coordinates. For a measured motion use
-      drivers that follow `SmoothingSpline(ts, values)`;
+    - `motion`: times `[s]` at which the mechanism's drivers prescribe the complete motion (as in `kinematics`); a
+      `MeasuredMotion`, of any set of coordinates that determines it; or a `Solution` of `kinematics` or `simulate` for
+      a mechanism with the same coordinates;
     - `actuators`: the coordinates of joints or bodies along which efforts act, by names of your choice:
-      `{"left": "A.angle", "right": "E.angle"}`. By default the drivers themselves; otherwise the drivers only define
-      the motion and exert no effort;
+      `{"left": "A.angle", "right": "E.angle"}`. By default the drivers themselves, or the measured coordinates that
+      were needed if there are no drivers; otherwise the drivers only define the motion and exert no effort;
     - `weights`: the weights `w` by the same names, one by default;
     - `throw=False`: raise no error of the motion. `solution.result` is then the verdict, and efforts and reactions are
       NaN at the times where forces remain unbalanced.
@@ -70,44 +69,54 @@ def inverse_dynamics(
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §6.4; Nahon, Angeles, *Force
     optimization in redundantly-actuated closed kinematic chains* (1989).
     """
-    check_mechanism(mechanism)
-    check_mapping("actuators", actuators, "{'motor': 'O.angle'}")
     check_mapping("weights", weights, "{'motor': 2.0}")
-    if motion is None or isinstance(motion, State):
-        raise MechanismError(
-            "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics or simulate, "
-            f"got {'None' if motion is None else 'a State'}."
-        )
-    if not isinstance(motion, Solution):
-        motion = kinematics(mechanism, motion, throw=throw)
-    if motion.mechanism.coordinate_names != mechanism.coordinate_names:
-        raise MechanismError("The motion belongs to another mechanism: its coordinates are not those of this one.")
-    if throw:
-        check_mass(mechanism, motion.q[0], motion.ts[0], "inverse_dynamics")
-    actuated = mechanism if actuators is None else _actuated(mechanism, actuators)
-    names = [driver.name for driver in actuated.drivers]
+    motion, moved = motion_with_actuators("inverse_dynamics", mechanism, motion, actuators, throw)
+    names = [driver.name for driver in moved.drivers]
     for name in weights or {}:
         check_known("actuator", [name], names)
         check_finite("weights", repr(name), as_float((weights or {})[name]))
     factors = jnp.stack([as_float((weights or {}).get(name, 1.0)) for name in names]) if names else jnp.zeros(0)
     if is_concrete(factors) and not (np.asarray(factors) > 0).all():
         raise MechanismError(f"weights must be greater than zero, got {dict(weights or {})}.")
-    snapshots, left, limit, result = _efforts(
-        actuated, motion.snapshots(), factors, motion.result, motion.force_changes
-    )
+    snapshots, left, limit, result = _efforts(moved, motion.snapshots(), factors, motion.result, motion.force_changes)
     if throw and is_known(motion.ts, left, limit):
         ts, left, limit = frozen((motion.ts, left, limit))
-        _check_balance(actuated, np.asarray(ts), np.asarray(left), float(limit))
+        _check_balance(moved, np.asarray(ts), np.asarray(left), float(limit))
     elif throw:
         lam = raise_unless_successful(snapshots.lam, result)
         snapshots = eqx.tree_at(lambda s: s.lam, snapshots, lam)
     return eqx.tree_at(
-        lambda s: (s.mechanism, s.computed, s.result), motion, (actuated, snapshots, result),
+        lambda s: (s.mechanism, s.computed, s.result), motion, (moved, snapshots, result),
         is_leaf=lambda x: x is None,
     )  # fmt: skip
 
 
-def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
+def motion_with_actuators(
+    caller: str, mechanism: Mechanism, motion: Any, actuators: Mapping[str, str] | None, throw: bool
+) -> tuple[Solution, Mechanism]:
+    """Return a motion, prescribed by the drivers if times are given, and the mechanism whose drivers are the actuators.
+
+    **Raises:** `MechanismError`, as `inverse_dynamics`.
+    """
+    check_mechanism(mechanism)
+    check_mapping("actuators", actuators, "{'motor': 'O.angle'}")
+    if motion is None or isinstance(motion, State):
+        raise MechanismError(
+            "motion must be times [s] at which drivers prescribe the motion, a MeasuredMotion, or a Solution of "
+            f"kinematics or simulate, got {'None' if motion is None else 'a State'}."
+        )
+    if not isinstance(motion, Solution):
+        motion = kinematics(mechanism, motion, throw=throw)
+    if motion.mechanism.coordinate_names != mechanism.coordinate_names:
+        raise MechanismError("The motion belongs to another mechanism: its coordinates are not those of this one.")
+    if throw:
+        check_mass(mechanism, motion.q[0], motion.ts[0], caller)
+    if actuators is not None:
+        return motion, actuated(mechanism, actuators)
+    return motion, mechanism if mechanism.drivers else motion.mechanism
+
+
+def actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
     """Return the mechanism, in the same coordinates, with a driver for each actuator in place of its own drivers.
 
     The motions of these drivers have no effect, since positions are known.
@@ -129,30 +138,18 @@ def _efforts(
 ) -> tuple[Snapshot, Array, Scalar, RESULTS]:  # fmt: skip
     """Return the motion with the multipliers of all rows, NaN where forces remain unbalanced; these, without units of
     length, at each time, and the size up to which they count as balanced; and the verdict, from that on the motion."""
-    k = len(weights)
 
     def one(s: Snapshot) -> tuple[Snapshot, Array, Scalar]:
-        equations = equations_at(Equations(mechanism), changes, s.t).with_own_states(s.z)
-        at = equations.at(s.t, s.q)
-        # Lengths in the mechanism's unit: neither ranks nor reactions of least norm then depend on its size. Efforts
-        # keep their units, since the weights belong to them.
-        speeds, rows = map(jnp.asarray, (equations.scales.speeds, equations.scales.rows[: equations.m - k]))
-        forces = speeds * at.force(s.v), speeds * at.inertia.times(s.vdot)
-        required = forces[0] - forces[1]
-        C, G = (speeds[None] * part for part in (at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]))
-        C = C / rows[:, None]
-        rank = tolerance_of_rank(C.dtype)
-        # Without rows JAX's second derivative of `pinv` fails.
-        inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
-        projection = jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C  # onto the speeds that the joints allow
-        scale = 1 / jnp.sqrt(weights)
-        balancing = jnp.linalg.pinv((scale[:, None] * G) @ projection, rtol=rank).T
-        actuator_lam = scale * (balancing @ (projection @ required))
-        lam = inverse.T @ (required - G.T @ actuator_lam)
-        left = required - C.T @ lam - G.T @ actuator_lam
-        usual = jnp.sum(equations.parts.masses) * (equations.scales.length / equations.scales.time) ** 2
-        size = usual + jnp.max(jnp.abs(jnp.concatenate([*forces, lam, G.T @ actuator_lam])))
-        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / rows, actuator_lam), s.z), left, size
+        at = configuration(mechanism, changes, s)
+        balance, scales = ActuatorBalance(at, weights), at.equations.scales
+        forces = balance.speeds * at.force(s.v), balance.speeds * at.inertia.times(s.vdot)
+        total = forces[0] - forces[1]
+        actuators = balance.actuators(total)
+        lam = balance.joints(total, actuators)
+        usual = jnp.sum(at.equations.parts.masses) * (scales.length / scales.time) ** 2
+        size = usual + jnp.max(jnp.abs(jnp.concatenate([*forces, lam, balance.G.T @ actuators])))
+        left = balance.left(total, lam, actuators)
+        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / balance.rows, actuators), s.z), left, size
 
     snapshots, left, sizes = jax.vmap(one)(motion)
     share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_times, first_time
+from jaxmbd.analyses.measured_motion import MeasuredMotion, reconciled
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
@@ -70,7 +71,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     times `ts` follow for all of these at once. States of parts, such as the current of a motor, are taken as the steady
     ones at each time.
 
-    **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled state at the first time, which
+    **Arguments:** `ts`, increasing times `[s]`, `(times,)`, or a `MeasuredMotion`, which takes the place of the
+    mechanism's drivers; `state`, an assembled state at the first time, which
     selects the assembly mode (by default the one near the bodies' own poses); with `throw=False` positions that cannot
     be reached, and motions that the drivers do not determine, are NaN (see `solution.result`), and loads at singular
     positions are returned as computed.
@@ -92,6 +94,9 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     """
     check_mechanism(mechanism)
     check_flags("kinematics", throw=throw)
+    if isinstance(ts, MeasuredMotion):
+        measured = reconciled(mechanism, ts, kinematics) if is_known(mechanism, ts) else ts
+        mechanism, ts = measured.driven(mechanism), measured.ts
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state, "kinematics(mechanism, ts, state)")
     ts = check_times(ts, state)

@@ -1,7 +1,7 @@
 """The saddle-point system `M v̇ + Cᵀ λ = F`, `C v̇ = b`, solved by its Schur complement `S = C M⁻¹ Cᵀ`.
 
-`S` is factored once and used for several right-hand sides. The solve has its own derivative rule (that of
-`S x = b`, with the same factor), so that no derivative goes through the factorisation.
+`S` is factored once and used for several right-hand sides. The solve has its own derivative rule, that of the whole
+system, whose matrix is applied by products; the same factor solves it, and no derivative goes through a factorisation.
 
 Redundant constraints make `S` singular. Then `S + E` is factored, with a diagonal `E` (ε for rows whose residuals have
 no units, the same for all) so small that one step of iterative

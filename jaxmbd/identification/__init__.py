@@ -1,5 +1,8 @@
 """Identification: parameters of mechanisms from measurements, with their uncertainty."""
 
+from jaxmbd.identification._base_parameters import BaseParameters as BaseParameters
+from jaxmbd.identification._effort_fit import EffortFit as EffortFit
+from jaxmbd.identification._effort_fit import fit_efforts as fit_efforts
 from jaxmbd.identification._experiment import Experiment as Experiment
 from jaxmbd.identification._experiment_design import ExperimentChoice as ExperimentChoice
 from jaxmbd.identification._experiment_design import choose_experiments as choose_experiments
@@ -12,6 +15,8 @@ from jaxmbd.identification._instruments import Instrument as Instrument
 from jaxmbd.identification._posterior import Posterior as Posterior
 from jaxmbd.identification._posterior import sample_posterior as sample_posterior
 from jaxmbd.identification._problem import Problem as Problem
+from jaxmbd.identification._regressor import Regressor as Regressor
+from jaxmbd.identification._regressor import regressor as regressor
 from jaxmbd.identification._segments import error_growth as error_growth
 from jaxmbd.identification._trust import standard_errors_of as standard_errors_of
 from jaxmbd.identification._trust import visited as visited

@@ -8,6 +8,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from jaxmbd.analyses.inverse_dynamics import actuated
+from jaxmbd.analyses.kinematics import kinematics
+from jaxmbd.analyses.measured_motion import reconciled
 from jaxmbd.errors import MechanismError, check_known, shown
 from jaxmbd.identification._experiment import OWN, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments
@@ -28,6 +31,19 @@ def listed(experiments: Any) -> list[Experiment]:
     for experiment in found:
         if not isinstance(experiment, Experiment):
             raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
+    return found
+
+
+def reconciled_with(parameters: Parameters, experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Return the experiments with their measured motions by as many coordinates as there are degrees of freedom, closed
+    for the values at which a search starts."""
+    found = []
+    for experiment in experiments:
+        if experiment.motion is not None:
+            mechanism = parameters.mechanism_at({**parameters.fixed, **parameters.start, **experiment.own})
+            motion = reconciled(mechanism, experiment.motion, kinematics)
+            experiment = eqx.tree_at(lambda e: e.motion, experiment, motion)
+        found.append(experiment)
     return found
 
 
@@ -58,13 +74,20 @@ def check_names(
     for instrument in instruments.values():
         check_known("channel", [instrument.channel], units)
     for k, experiment in enumerate(experiments):
-        check_known("channel", experiment.data, (*units, *instruments))
+        known = units if experiment.motion is None else _units_on_motion(parameters, experiment)
+        check_known("channel", experiment.data, (*known, *instruments))
         for name in experiment.own.keys() & parameters.free.keys():
             check_within(f"Experiment {k}: own {name!r} is", parameters.free[name], experiment.own[name])
         if parameters.build is None:
             check_known("own parameter or input", experiment.own, (*parameters.free, *parameters.inputs))
         own = [name.removeprefix(OWN) for name in experiment.estimate if name.startswith(OWN)]
         check_known("free parameter with this own value", own, parameters.free)
+
+
+def _units_on_motion(parameters: Parameters, experiment: Experiment) -> dict[str, str]:
+    """The channels of a measured motion, the efforts of actuators among them."""
+    mechanism = parameters.mechanism_at({**parameters.fixed, **parameters.start, **experiment.own})
+    return channel_units(mechanism if experiment.actuators is None else actuated(mechanism, dict(experiment.actuators)))
 
 
 def samples_of(stacks: Sequence[Stack]) -> int:

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from jaxmbd.analyses.measured_motion import MeasuredMotion
 from jaxmbd.arrays import Numbers, as_float
-from jaxmbd.checks import check_finite, check_flags, check_mapping, check_number, checked_names
+from jaxmbd.checks import check_finite, check_flags, check_instance, check_mapping, check_number, checked_names
 from jaxmbd.errors import MechanismError, check_known
 
 START, SPEED, OWN = "start:", "speed:", "own:"  # prefixes of the names of unknowns of one experiment
@@ -35,7 +36,10 @@ class Experiment(eqx.Module):
       divided: a number, or a mapping that names every channel;
     - `correlation_time` `[s]`: of the noise, a number or a mapping; zero for white noise. The noise is then an
       Ornstein-Uhlenbeck process, with the correlation `exp(−|t − s| / correlation_time)`;
-    - `missing=True`: leave out samples that are NaN. Otherwise NaN is an error.
+    - `missing=True`: leave out samples that are NaN. Otherwise NaN is an error;
+    - `motion`: a `MeasuredMotion` on which the experiment runs, in place of a simulation from an initial state: the
+      channels are then those of `inverse_dynamics`, `{"motor.effort": torques}`, with the efforts of the `actuators`,
+      `{"motor": "O.angle"}`, by default those of the mechanism's drivers.
 
     **Raises:** `MechanismError` for values that are not finite numbers of the right shapes, and unknown names.
     """
@@ -47,8 +51,10 @@ class Experiment(eqx.Module):
     own: dict[str, PyTree]
     sigma: dict[str, Array]
     correlation_time: dict[str, Array]
+    motion: MeasuredMotion | None
     estimate: tuple[str, ...] = eqx.field(static=True)
     at_rest: bool = eqx.field(static=True)
+    actuators: tuple[tuple[str, str], ...] | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -63,11 +69,14 @@ class Experiment(eqx.Module):
         at_rest: bool = False,
         own: Mapping[str, PyTree] | None = None,
         correlation_time: Level = 0.0,
+        motion: MeasuredMotion | None = None,
+        actuators: Mapping[str, str] | None = None,
     ) -> None:
         check_mapping("Experiment: data", data, "{'arm.theta': values}")
         check_mapping("Experiment: start", start, "{'O.angle': 0.1}")
         check_mapping("Experiment: speeds", speeds, "{'O.angle': 0.0}")
         check_mapping("Experiment: own", own, "{'payload': 0.3}")
+        check_mapping("Experiment: actuators", actuators, "{'motor': 'O.angle'}")
         check_flags("Experiment", missing=missing, at_rest=at_rest)
         if data is None:
             raise MechanismError("An experiment needs at least one measured channel in data, got None.")
@@ -78,7 +87,8 @@ class Experiment(eqx.Module):
         self.own = {name: as_float(value) for name, value in (own or {}).items()}
         self.sigma = _levels("sigma", sigma, data, 1.0)
         self.correlation_time = _levels("correlation_time", correlation_time, data, 0.0)
-        self.at_rest = at_rest
+        self.motion, self.at_rest = motion, at_rest
+        self.actuators = None if actuators is None else tuple(actuators.items())
         self.estimate = _estimated(estimate, self)
         _check(self, missing)
 
@@ -160,6 +170,25 @@ def _check_own(name: str, value: object) -> None:
             check_finite("Experiment", f"own {name!r}", leaf, leaf.shape)
 
 
+def _check_motion(experiment: Experiment, ts: np.ndarray) -> None:
+    """Raise unless a measured motion takes the place of an initial state, and is known at the times."""
+    if experiment.motion is None:
+        if experiment.actuators is not None:
+            raise MechanismError("Experiment: actuators are those of a measured motion: give motion, too.")
+        return
+    check_instance("Experiment: motion", experiment.motion, MeasuredMotion, "a MeasuredMotion(ts, positions)")
+    if experiment.start or experiment.speeds or experiment.at_rest:
+        raise MechanismError(
+            "An experiment on a measured motion has no initial state: leave start, speeds, at_rest out."
+        )
+    first, last = np.asarray(experiment.motion.ts)[[0, -1]]
+    if ts[0] < first or ts[-1] > last:
+        raise MechanismError(
+            f"The experiment's times, {ts[0]:.6g} to {ts[-1]:.6g} s, go beyond those of its motion, {first:.6g} to "
+            f"{last:.6g} s."
+        )
+
+
 def _check(experiment: Experiment, missing: bool) -> None:
     if not isinstance(experiment.ts, Array):
         raise MechanismError(f"An experiment's ts must be at least two increasing times [s], got {experiment.ts!r}.")
@@ -170,6 +199,7 @@ def _check(experiment: Experiment, missing: bool) -> None:
         raise MechanismError("An experiment needs at least one measured channel in data.")
     if experiment.at_rest and experiment.speeds:
         raise MechanismError("An experiment that starts at rest has no speeds: leave them out, or at_rest=True.")
+    _check_motion(experiment, ts)
     for name, value in (*experiment.start.items(), *experiment.speeds.items()):
         check_finite("Experiment", repr(name), value)
     for name, value in experiment.own.items():

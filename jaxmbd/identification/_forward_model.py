@@ -10,6 +10,8 @@ from jaxtyping import Array, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
+from jaxmbd.analyses.inverse_dynamics import inverse_dynamics
+from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.simulation.settings import Adjoint, Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
@@ -71,8 +73,11 @@ class ForwardModel(eqx.Module):
         ts = experiment.ts
         grids = {name: self.instruments[name].times(ts, values) for name in experiment.data if name in self.instruments}
         times, places = (ts, []) if not grids else merged([ts, *grids.values()])
-        chosen = self.integration if adjoint is None else replace(self.integration, adjoint=adjoint)
-        solution = simulate(mechanism, state, times, chosen, throw=False)
+        if experiment.motion is not None:
+            solution = self._efforts(mechanism, state, times, experiment)
+        else:
+            chosen = self.integration if adjoint is None else replace(self.integration, adjoint=adjoint)
+            solution = simulate(mechanism, state, times, chosen, throw=False)
         return solution, dict(zip(("", *grids), places, strict=False)), values
 
     def initial(
@@ -82,11 +87,20 @@ class ForwardModel(eqx.Module):
         start, speeds, its_own = experiment.completed(dict(own))
         values = {**self.parameters.fixed, **parameters, **its_own}
         mechanism = self.parameters.mechanism_at(values)
-        if experiment.at_rest:
+        if experiment.motion is not None:
+            state = assemble(experiment.motion.driven(mechanism), t=experiment.ts[0], check=False)
+        elif experiment.at_rest:
             state = equilibrium(mechanism, start, t=experiment.ts[0], stable=True, check=False).state
         else:
             state = assemble(mechanism, start, speeds=speeds, t=experiment.ts[0], check=False)
         return values, state, mechanism
+
+    def _efforts(self, mechanism: Mechanism, state: State, times: Array, experiment: Experiment) -> Solution:
+        """The measured motion of an experiment, with the efforts that it takes."""
+        assert experiment.motion is not None
+        motion = kinematics(experiment.motion.driven(mechanism), times, state, throw=False)
+        actuators = None if experiment.actuators is None else dict(experiment.actuators)
+        return inverse_dynamics(mechanism, motion, actuators, throw=False)
 
     def reading(
         self,

@@ -28,6 +28,7 @@ def identity_of_fit(problem: Problem, starts: Sequence[Unknowns]) -> dict[str, s
         "the measurements": [(one.ts, one.data) for one in experiments],
         "the noise of the measurements": [problem.noise, *((one.sigma, one.correlation_time) for one in experiments)],
         "what is given of the initial states": [(one.start, one.speeds, one.own, one.at_rest) for one in experiments],
+        "the measured motions": [one.motion for one in experiments],
         "the numbers of the mechanism, its parameters and instruments": (problem.parameters, problem.instruments),
         "the starts of the search": list(starts),
         "the segments and how they join": ([x.lengths for x in problem.stacks], problem.continuity),

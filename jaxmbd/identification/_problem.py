@@ -19,7 +19,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_count, check_finite, check_mapping, check_number
 from jaxmbd.errors import check_known
-from jaxmbd.identification._data import check_data, check_names, experiments_of, listed, samples_of
+from jaxmbd.identification._data import check_data, check_names, experiments_of, listed, reconciled_with, samples_of
 from jaxmbd.identification._error_growth import growth_of_errors, segments_for, shooting_text
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._forward_model import ForwardModel, looser, with_usual_tolerances
@@ -102,6 +102,7 @@ class Problem(eqx.Module):
         chosen = chosen_integration("Problem", integration, settings, _OWN)
         parameters, given, measured = collect(mechanism, free, inputs), dict(instruments or {}), listed(experiments)
         check_data(parameters, given, measured)
+        measured = reconciled_with(parameters, measured)
         if segments != "auto":
             check_count("Problem: segments", segments, 1)
         unit_of_length = parameters.unit_of_length(measured[0].own)
@@ -207,6 +208,7 @@ class Problem(eqx.Module):
             is_leaf=lambda x: x is self.parameters.fixed,
         )  # fmt: skip
         check_names(parameters, self.instruments, found)
+        found = reconciled_with(parameters, found)
         return eqx.tree_at(lambda p: (p.model.parameters, p.stacks), self, (parameters, stacked(found)))
 
     def starting_at(self, values: Unknowns | Mapping[str, PyTree]) -> "Problem":

@@ -55,7 +55,9 @@ def _kind(experiment: Experiment) -> Hashable:
     leaves, structure = jax.tree.flatten(own)
     tables = tuple((n, v.order, v.values.shape[1:]) for n, v in sorted(experiment.own.items()) if isinstance(v, Table))
     names = tuple(sorted(experiment.start)), tuple(sorted(experiment.speeds)), experiment.estimate, experiment.at_rest
-    return structure, tuple(np.shape(leaf) for leaf in leaves), tables, names
+    motion, actuators = experiment.motion, experiment.actuators
+    measured = None if motion is None else (motion.coordinates, motion.ts.shape, actuators)
+    return structure, tuple(np.shape(leaf) for leaf in leaves), tables, names, measured
 
 
 def cut(experiment: Experiment, segments: int) -> list[Experiment]:

@@ -75,6 +75,9 @@ class Planar(AbstractSpace):
     effort_units: tuple[str, ...] = eqx.field(default=("N", "N", "N m"), static=True)
     rest: tuple[float, ...] = eqx.field(default=(0.0, 0.0, 0.0), static=True)
     down: tuple[float, ...] = eqx.field(default=(0.0, -1.0), static=True)
+    inertial_numbers: tuple[str, ...] = eqx.field(
+        default=("mass", "first_moment.x", "first_moment.y", "inertia"), static=True
+    )
 
     def retract(self, q: Float[Array, "3"], step: Float[Array, "3"]) -> Float[Array, "3"]:
         return q + step
@@ -123,6 +126,13 @@ class Planar(AbstractSpace):
 
     def gyroscopic(self, inertia: object, twist: Float[Array, "3"]) -> Float[Array, "3"]:
         return jnp.zeros_like(twist)
+
+    def inertial_effort(
+        self, body: Frame, twist: Float[Array, "3"], vdot: Float[Array, "3"], numbers: Float[Array, "4"]
+    ) -> Float[Array, "3"]:
+        mass, first, inertia = numbers[0], body.to_world(numbers[1:3]), numbers[3]
+        force = mass * vdot[:2] + swept(vdot[2], first) - twist[2] ** 2 * first
+        return jnp.append(force, inertia * vdot[2] + cross(first, vdot[:2]))
 
     def to_centre(self, body: Frame, point: Float[Array, "2"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:
         moment = wrench[2] + cross(point - body.position, wrench[:2])

@@ -171,6 +171,7 @@ class AbstractSpace(AbstractChart):
     twist_units: eqx.AbstractVar[tuple[str, ...]]  # units of a twist, times seconds
     efforts: eqx.AbstractVar[tuple[str, ...]]  # names of the entries of a wrench
     effort_units: eqx.AbstractVar[tuple[str, ...]]
+    inertial_numbers: eqx.AbstractVar[tuple[str, ...]]  # names of the numbers in which the dynamics of a body is linear
     rest: eqx.AbstractVar[tuple[float, ...]]  # the pose of the ground
     down: eqx.AbstractVar[tuple[float, ...]]  # direction of a scalar gravity
 
@@ -220,6 +221,14 @@ class AbstractSpace(AbstractChart):
     @abc.abstractmethod
     def gyroscopic(self, inertia: Any, twist: Array) -> Array:
         """The gyroscopic effort, part of `F`."""
+
+    @abc.abstractmethod
+    def inertial_effort(self, body: Any, twist: Array, vdot: Array, numbers: Array) -> Array:
+        """The effort that gives a body with the `inertial_numbers` the twist's rate `vdot`; linear in these.
+
+        The numbers are the mass, the first moments of mass `m c`, and the inertia, all about the origin of the frame
+        `body` and in its axes; the centre `c` of mass may be elsewhere.
+        """
 
     @abc.abstractmethod
     def to_centre(self, body: Any, point: Array, wrench: Array) -> Array:

@@ -117,6 +117,13 @@ class Spatial(AbstractSpace):
     effort_units: tuple[str, ...] = eqx.field(default=("N",) * 3 + ("N m",) * 3, static=True)
     rest: tuple[float, ...] = eqx.field(default=(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), static=True)
     down: tuple[float, ...] = eqx.field(default=(0.0, 0.0, -1.0), static=True)
+    inertial_numbers: tuple[str, ...] = eqx.field(
+        default=(
+            "mass", *(f"first_moment.{x}" for x in "xyz"),
+            *(f"inertia.{x}" for x in ("xx", "yy", "zz", "xy", "xz", "yz")),
+        ),
+        static=True,
+    )  # fmt: skip
 
     def retract(self, q: Float[Array, "7"], step: Float[Array, "6"]) -> Float[Array, "7"]:
         return jnp.concatenate([q[:3] + step[:3], QUATERNION.retract(q[3:], step[3:])])
@@ -168,6 +175,16 @@ class Spatial(AbstractSpace):
     def gyroscopic(self, inertia: Inertia, twist: Float[Array, "6"]) -> Float[Array, "6"]:
         omega = twist[3:]
         return jnp.concatenate([jnp.zeros_like(omega), cross(times(inertia.tensor, omega), omega)])
+
+    def inertial_effort(
+        self, body: SpatialFrame, twist: Float[Array, "6"], vdot: Float[Array, "6"], numbers: Float[Array, "10"]
+    ) -> Float[Array, "6"]:
+        mass, first, (xx, yy, zz, xy, xz, yz) = numbers[0], numbers[1:4], numbers[4:]
+        tensor = jnp.stack([jnp.stack([xx, xy, xz]), jnp.stack([xy, yy, yz]), jnp.stack([xz, yz, zz])])
+        omega, alpha = twist[3:], vdot[3:]
+        turning = cross(alpha, first) + cross(omega, cross(omega, first))
+        moment = times(tensor, alpha) + cross(omega, times(tensor, omega)) + cross(first, body.to_local(vdot[:3]))
+        return jnp.concatenate([mass * vdot[:3] + body.to_world(turning), moment])
 
     def to_centre(self, body: SpatialFrame, point: Float[Array, "3"], wrench: Float[Array, "6"]) -> Float[Array, "6"]:
         moment = wrench[3:] + cross(point - body.position, wrench[:3])

@@ -118,10 +118,16 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
         return jnp.append(here.position - there.position, there.turn(here))
     if is_reading(mechanism, name):
         return missed_reading(at, name, value)
+    return missed_coordinate(at, name, value)[None]
+
+
+def missed_coordinate(at: Configuration, name: str, value: Scalar) -> Scalar:
+    """Return how far a coordinate is from a value; an angle that follows from frames, up to the nearest whole turn."""
+    mechanism = at.mechanism
     if name in mechanism.tree.coordinates:
-        return at.q[mechanism.tree.coordinates.index(name)][None] - value
+        return at.q[mechanism.tree.coordinates.index(name)] - value
     coordinate = mechanism.coordinate(name).by(value)
-    return coordinate.value(at.near(coordinate.markers).frames)[None] - value
+    return coordinate.value(at.near(coordinate.markers).frames) - value
 
 
 @eqx.filter_custom_jvp

@@ -7,7 +7,6 @@ drift of `Φ = 0` and `Φ̇ = 0`. `Kinematic` serves analyses whose motion follo
 import abc
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, as_float

@@ -286,6 +286,20 @@ def spline_through(
     return breaks, xp.stack(powers[::-1], axis=1)
 
 
+def hermite(
+    ts: Float[Array | np.ndarray, " times"], samples: Float[Array | np.ndarray, "times 3"]
+) -> Float[Array | np.ndarray, "pieces 6"]:
+    """The coefficients, highest power first, of the quintic polynomials that start at times but the last and have the
+    values, rates and second rates of `samples` at both of their ends."""
+    h, (before, after) = ts[1:] - ts[:-1], (samples[:-1].T, samples[1:].T)
+    value, rate, half = before[0], before[1], before[2] / 2
+    rise = after[0] - (value + h * (rate + h * half))
+    steeper, bent = h * (after[1] - rate - 2 * h * half), h**2 * (after[2] - 2 * half)
+    third, fourth, fifth = 10 * rise - 4 * steeper + bent / 2, -15 * rise + 7 * steeper - bent, 6 * rise - 3 * steeper
+    powers = [(fifth + bent / 2) / h**5, fourth / h**4, third / h**3, half, rate, value]
+    return (np if is_concrete(samples, ts) else jnp).stack(powers, axis=1)
+
+
 def _basis(places: np.ndarray, knots: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """The B-splines that are not zero at places, `(places, degree + 1)`: their numbers and values."""
     basis = scipy.interpolate.BSpline.design_matrix(places, knots, degree)
