@@ -77,6 +77,7 @@ from .model.functions.spline import SmoothingSpline as SmoothingSpline
 from .model.mechanism.exact_axes import with_exact_axes as with_exact_axes
 from .optimal_design import Design as Design
 from .optimal_design import Limit as Limit
+from .optimal_design import Peak as Peak
 from .optimal_design import Synthesis as Synthesis
 from .optimal_design import design as design
 from .optimal_design import synthesise as synthesise

@@ -142,6 +142,7 @@ def parts() -> dict[str, Call]:
             sweeps.tolerances, {"a": sweeps.Normal(1.0, 0.1)}, 8, seed=0, anything=("seed",)
         ),
         "Limit": call(mbd.Limit, law, 0.0, 1.0, scale=1.0),
+        "Peak": call(mbd.Peak, law, np.linspace(0.0, 1.0, 3), scale=1.0),
         "optimal_design.crank_margins": call(od.crank_margins, 1.0, 2.0, 2.0, 2.0),
     }  # fmt: skip
 

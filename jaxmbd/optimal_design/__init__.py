@@ -8,6 +8,8 @@ from jaxmbd.optimal_design._limits import Margin as Margin
 from jaxmbd.optimal_design._multipliers import Multipliers as Multipliers
 from jaxmbd.optimal_design._optimal_control import Control as Control
 from jaxmbd.optimal_design._optimal_control import optimal_control as optimal_control
+from jaxmbd.optimal_design._peak import ActiveSample as ActiveSample
+from jaxmbd.optimal_design._peak import Peak as Peak
 from jaxmbd.optimal_design._quantities import centre_of_mass as centre_of_mass
 from jaxmbd.optimal_design._quantities import crank_margins as crank_margins
 from jaxmbd.optimal_design._quantities import holding_effort as holding_effort

@@ -17,6 +17,7 @@ from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import Multipliers, by_constraint, multipliers_of
 from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve
+from jaxmbd.optimal_design._peak import ActiveSample, Peak
 from jaxmbd.optimal_design._problem import (
     Point,
     Problem,
@@ -24,9 +25,10 @@ from jaxmbd.optimal_design._problem import (
     evaluated,
     linearised,
     residuals,
+    sizes_of_samples,
     violations,
 )
-from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
+from jaxmbd.optimal_design._tables import constraints_table, samples_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.printing import count_of
@@ -60,7 +62,8 @@ class Design:
     - `active_bounds`: the variables that lie on a bound;
     - `starts`: all starts with their verdicts, the best first; `outcome`: why the search stopped;
     - `multipliers`: what it costs to move a limit or a bound, as `Multipliers`; None if constraints are violated, or if
-      derivatives there are not finite.
+      derivatives there are not finite;
+    - `active_samples`: of a `Peak` the samples that attain it, the largest first.
 
     If no start keeps all constraints, the values are those of the least violation.
     """
@@ -76,6 +79,8 @@ class Design:
     numbers: np.ndarray
     units: tuple[str, ...]
     multipliers: Multipliers | None = None
+    active_samples: tuple[ActiveSample, ...] = ()
+    unit: str = ""
 
     @property
     def is_feasible(self) -> bool:
@@ -84,7 +89,10 @@ class Design:
 
     def __repr__(self) -> str:
         kept = "all constraints kept" if self.is_feasible else "NOT FEASIBLE"
-        head = f"Design: {self.outcome}; objective {self.objective:.6g}" + f", {kept}" * bool(self.constraints)
+        what = "peak" if self.active_samples else "objective"
+        size = f"{self.objective:.6g} {self.unit}".strip()
+        head = f"Design: {self.outcome}; {what} {size}" + f", {kept}" * bool(self.constraints)
+        weights = np.zeros(0) if self.multipliers is None else self.multipliers.samples
         rows = [
             [str(start.number), start.verdict, f"{start.objective:.6g}", f"{start.violation:.2g}", str(start.steps)]
             for start in self.starts
@@ -94,13 +102,14 @@ class Design:
             head,
             variables_table(self.labels, self.units, self.numbers, self.active_bounds),
             *constraints_table(self.constraints),
+            *samples_table(self.active_samples, weights),
             starts_table(headings, rows, [start.verdict for start in self.starts]),
         ]
         return "\n\n".join(parts)
 
 
 def design(
-    objective: Callable[[Mechanism], Number],
+    objective: Callable[[Mechanism], Number] | Peak,
     variables: Free,
     constraints: Mapping[str, Limit] | None = None,
     *,
@@ -123,8 +132,9 @@ def design(
 
     **Arguments:**
 
-    - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised. Any
-      analysis may be called in it, with `check=False` or `throw=False`: its values are NaN where it fails;
+    - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised; or a
+      `Peak`, the largest magnitude of quantities over a motion. Any analysis may be called in it, with `check=False` or
+      `throw=False`: its values are NaN where it fails;
     - `variables`: numbers of the mechanism by name or pattern, each with a pair of bounds or another range,
       `{"spring.stiffness": (1.0, 1e3), "*.mass": Positive()}`; or by a name of your choice a `Parameter` or a function
       to a leaf of the mechanism; as in `fit`, without priors.
@@ -151,7 +161,8 @@ def design(
     Source: Nocedal, Wright, *Numerical Optimization* (2006), ch. 18; Kraft, *A software package for sequential
     quadratic programming* (1988).
     """
-    check_callable("design", "objective", objective)
+    if not isinstance(objective, Peak):
+        check_callable("design", "objective", objective)
     check_known("method", [method], get_args(Method))
     check_count("design: starts", starts, 1)
     check_count("design: seed", seed, 0)
@@ -272,14 +283,22 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
     margins = _margins(problem, values, None)
     is_minimum = np.isfinite(best.objective) and all(margin.kept for margin in margins)
     at, multipliers = linearised(x, problem) if is_minimum else None, None
+    samples, peaks = _samples(problem, at)
     if at is not None and all(np.isfinite(row).all() for row in jax.tree.leaves(at[1])):
         margins = _margins(problem, values, at[1])
-        multipliers = multipliers_of(problem, best.x, at, values)
+        multipliers = multipliers_of(problem, best.x, at, values, peaks)
     return Design(
         variables.values(x), best.objective, variables.mechanism(x), margins, variables.on_bounds(x), starts,
         outcome or _outcome(best, margins, len(searches)), variables.labels, np.asarray(variables.physical(x)),
-        variables.units, multipliers,
+        variables.units, multipliers, samples, problem.objective.unit if isinstance(problem.objective, Peak) else "",
     )  # fmt: skip
+
+
+def _samples(problem: Problem, at: tuple[Point, Point] | None) -> tuple[tuple[ActiveSample, ...], np.ndarray]:
+    """The samples that attain the peak, and their rows; none of an objective that is no peak, or is not finite."""
+    if at is None or not isinstance(problem.objective, Peak):
+        return (), np.zeros(0, int)
+    return problem.objective.attained(sizes_of_samples(problem), np.asarray(at[0].heights))
 
 
 def _values(problem: Problem, x: jax.Array) -> dict[str, np.ndarray]:

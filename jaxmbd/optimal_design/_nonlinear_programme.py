@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize as spo
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from jaxmbd.optimal_design._epigraph import WORSE, Epigraph, Programme, exceeds, finite, working_set
 from jaxmbd.optimal_design._limits import TOLERANCE
+from jaxmbd.optimal_design._peak import Peak
 from jaxmbd.optimal_design._problem import Point, Problem, linearised
 
 Method = Literal["slsqp", "trust-constr"]
@@ -20,7 +22,7 @@ Method = Literal["slsqp", "trust-constr"]
 RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 _PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
-_WORSE = 1e20  # scaled objective where something is not finite: the line search then takes a shorter step
+_GAIN = 1e-9  # share of a peak that a search has to take off, or it is the last one
 NOT_SMOOTH = "the derivative of the objective is not finite"
 
 
@@ -73,9 +75,9 @@ class _Evaluation:
         self.search.offer(x, float(value.objective), violation_of(value))
         return found
 
-    def objective(self, x: np.ndarray) -> float:
+    def objective(self, x: np.ndarray, /) -> float:
         value, slopes = self.at(x)
-        return float(value.objective) / self.size if _is_finite((value, slopes)) else _WORSE
+        return float(value.objective) / self.size if _is_finite((value, slopes)) else WORSE
 
     def fault(self, x: np.ndarray) -> str:
         """Return which derivatives at a point are not finite; "" if all are. SciPy takes such ones for zeros."""
@@ -85,19 +87,14 @@ class _Evaluation:
         return "" if _is_finite(slopes) else "the derivative of a constraint is not finite"
 
     def rows(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: _finite(getattr(self.at(x)[0], part))
+        return lambda x: finite(getattr(self.at(x)[0], part))
 
     def slopes(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: _finite(getattr(self.at(x)[1], part)) / (self.size if part == "objective" else 1.0)
+        return lambda x: finite(getattr(self.at(x)[1], part)) / (self.size if part == "objective" else 1.0)
 
 
 def _is_finite(values: object) -> bool:
     return all(bool(np.isfinite(row).all()) for row in jax.tree.leaves(values))
-
-
-def _finite(values: Array | np.ndarray) -> np.ndarray:
-    """Return values in which those that are not finite are zero: the objective tells SciPy that the point is bad."""
-    return np.where(np.isfinite(values), values, 0.0)
 
 
 def violation_of(value: Point) -> float:
@@ -116,13 +113,25 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     if not _is_finite(slopes.objective):
         search.verdict = NOT_SMOOTH
         return
-    evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
+    bounds = np.asarray(problem.variables.lower), np.asarray(problem.variables.upper)
+    if isinstance(problem.objective, Peak):
+        text = _lower_peak(evaluation, start, bounds, method, steps)
+    else:
+        evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
+        text, _ = _minimise(evaluation, start, bounds, method, steps, search)
+    text = evaluation.fault(search.x) or text
+    search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
+
+
+def _minimise(
+    programme: Programme, start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], method: Method, steps: int,
+    search: Search,
+) -> tuple[str, np.ndarray]:  # fmt: skip
+    """Run a method of SciPy; return why it has ended, and where."""
     rules = []
     for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
-        if getattr(first, part).size:
-            rules.append({"type": kind, "fun": evaluation.rows(part), "jac": evaluation.slopes(part)})
-    variables = problem.variables
-    bounds = spo.Bounds(np.asarray(variables.lower), np.asarray(variables.upper))  # pyright: ignore[reportArgumentType]
+        if programme.rows(part)(start).size:
+            rules.append({"type": kind, "fun": programme.rows(part), "jac": programme.slopes(part)})
     precision = {"ftol": _PRECISION} if method == "slsqp" else {"xtol": _PRECISION, "gtol": 1e-9}
 
     def count(*_: object) -> None:
@@ -131,13 +140,40 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "delta_grad == 0.0")  # of a linear objective by trust-constr: it converges
         found = spo.minimize(
-            evaluation.objective, start, method=method, jac=evaluation.slopes("objective"), bounds=bounds,
+            programme.objective, start, method=method, jac=programme.slopes("objective"),
+            bounds=spo.Bounds(*bounds),  # pyright: ignore[reportArgumentType]
             constraints=rules, callback=count, options={"maxiter": steps, **precision},
         )  # fmt: skip
     ended = {0: "used all its steps", 1: "converged", 2: "converged"}
     text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)
-    text = evaluation.fault(search.x) or text
-    search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
+    return text, np.asarray(found.x)
+
+
+def _lower_peak(
+    evaluation: _Evaluation, start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], method: Method, steps: int
+) -> str:
+    """Lower a peak with working sets of its samples until no other sample exceeds it, and no search lowers it further.
+
+    Each search starts at the best point, and measures the bound by the peak there: it may be far below the first one.
+    """
+    search, before = evaluation.search, np.inf
+    x, working, text = start, np.zeros(0, bool), ""
+    while search.steps < steps:
+        heights = np.asarray(evaluation.at(x)[0].heights)
+        working = working_set(heights, working if len(working) else np.zeros(len(heights), bool))
+        size, slopes = float(np.max(heights)), np.asarray(evaluation.at(x)[1].objective)
+        epigraph = Epigraph(evaluation, evaluation.at, _size_of(size, slopes), working)
+        limits = np.append(bounds[0], 0.0), np.append(bounds[1], np.inf)
+        z = np.append(x, size / epigraph.size)
+        text, end = _minimise(epigraph, z, limits, method, steps - search.steps, search)
+        heights = np.asarray(evaluation.at(end[:-1])[0].heights)
+        missed = np.isfinite(heights).all() and exceeds(heights, working)
+        if missed:
+            working = working_set(heights, working)
+        elif not before - search.objective > _GAIN * abs(search.objective):
+            break
+        x, before = search.x, search.objective
+    return text
 
 
 def _size_of(objective: float, slopes: Float[np.ndarray, " n"]) -> float:

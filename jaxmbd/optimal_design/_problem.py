@@ -13,6 +13,7 @@ from jaxmbd.arrays import Number, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import Limits
+from jaxmbd.optimal_design._peak import Peak
 from jaxmbd.optimal_design._variables import Variables
 from jaxmbd.user_functions import user_array
 
@@ -20,13 +21,13 @@ _FEW = 24  # variables up to which derivatives are computed in forward mode
 
 
 class Problem(eqx.Module):
-    """The objective, a number or residuals, the variables and the constraints.
+    """The objective, a number, residuals or a peak, the variables and the constraints.
 
     `subject`: what objective and constraints are functions of, made of the mechanism and the values of the variables by
     name; by default the mechanism.
     """
 
-    objective: Callable[[Any], Number]
+    objective: Callable[[Any], Number] | Peak
     variables: Variables
     limits: Limits
     subject: Callable[[Mechanism, dict[str, PyTree]], PyTree] = lambda mechanism, values: mechanism
@@ -39,12 +40,14 @@ class Problem(eqx.Module):
 class Point(eqx.Module):
     """A design problem at one point: the objective, and the scaled margins of inequalities and equations.
 
-    All are arrays of the rows that the optimiser sees, or their derivatives with respect to `x`.
+    All are arrays of the rows that the optimiser sees, or their derivatives with respect to `x`; `heights`: those of a
+    peak, of which the objective is the largest.
     """
 
     objective: Array
     inequalities: Array
     equations: Array
+    heights: Array
 
 
 def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
@@ -53,17 +56,21 @@ def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
 
 
 def _residuals(problem: Problem, subject: PyTree) -> Array:
+    if isinstance(problem.objective, Peak):
+        return problem.objective.heights(subject)
     return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 
 def _values(x: Float[Array, " n"], problem: Problem) -> tuple[Array, dict[str, Array]]:
-    """What the objective function returns, and the values of all constraints by name."""
+    """What the objective function returns, or the heights of a peak, and the values of all constraints by name."""
     subject = problem.at(x)
     return _residuals(problem, subject), {name: limit.value(name, subject) for name, limit in problem.limits.items()}
 
 
-def _number(residuals: Array) -> Scalar:
-    """The number to be minimised: the objective, or half the sum of squares of its residuals."""
+def _number(problem: Problem, residuals: Array) -> Scalar:
+    """The number to be minimised: the objective, half the sum of squares of its residuals, or the peak."""
+    if isinstance(problem.objective, Peak):
+        return jnp.max(residuals)
     return residuals if residuals.ndim == 0 else 0.5 * jnp.sum(residuals**2)
 
 
@@ -78,7 +85,7 @@ def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]
 def evaluated(x: Float[Array, " n"], problem: Problem) -> tuple[Scalar, dict[str, Array]]:
     """Return the number to be minimised, and the values of all constraints by name."""
     found, values = _values(x, problem)
-    return _number(found), values
+    return _number(problem, found), values
 
 
 def _rows(x: Array, problem: Problem) -> Point:
@@ -86,7 +93,18 @@ def _rows(x: Array, problem: Problem) -> Point:
     parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
     for name, limit in problem.limits.items():
         parts[limit.equals is not None].append(limit.margins(values[name]))
-    return Point(_number(found), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]))
+    heights = found if isinstance(problem.objective, Peak) else jnp.zeros(0, x.dtype)
+    return Point(_number(problem, found), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]), heights)
+
+
+def sizes_of_samples(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the quantities of a peak by name; traced on shapes only."""
+
+    def quantities(x: Array, problem: Problem) -> dict[str, Array]:
+        return problem.objective.quantities(problem.at(x)) if isinstance(problem.objective, Peak) else {}
+
+    found = eqx.filter_eval_shape(quantities, problem.variables.start, problem)
+    return {name: samples.shape for name, samples in found.items()}
 
 
 @eqx.filter_jit
@@ -118,4 +136,4 @@ def check_problem(problem: Problem) -> bool:
                     f"Constraint {name!r}: its function returns {size} numbers, and there are {np.size(end)} limits. "
                     "Give one limit for all, or one for each."
                 )
-    return of_objective.shape != ()
+    return of_objective.shape != () and not isinstance(problem.objective, Peak)

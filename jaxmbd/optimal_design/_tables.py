@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from jaxmbd.optimal_design._limits import Margin
+from jaxmbd.optimal_design._peak import ActiveSample
 from jaxmbd.printing import count_of, table, with_unit
 
-SHOWN = 8  # starts in a table
+SHOWN = 8  # starts, or samples, in a table
 
 
 def variables_table(
@@ -26,6 +27,17 @@ def constraints_table(constraints: Sequence[Margin]) -> list[str]:
     """Return the constraints with their margins, as a list that is empty without any."""
     heading = ["constraint", "value", "limits", "margin", ""]
     return [table([heading, *(margin.row() for margin in constraints)])] if constraints else []
+
+
+def samples_table(samples: Sequence[ActiveSample], weights: np.ndarray) -> list[str]:
+    """Return the samples that attain a peak with their multipliers, as a list that is empty without any."""
+    if not samples:
+        return []
+    known = weights.tolist() if len(weights) == len(samples) else [None] * len(samples)
+    heading = ["peak at", "sample" if samples[0].time is None else "time [s]", "value", "multiplier"]
+    rows = [sample.row(weight) for sample, weight in zip(samples, known, strict=True)]
+    more = len(samples) - SHOWN
+    return ["\n".join([table([heading, *rows[:SHOWN]]), *[f"... and {count_of(more, 'sample')} more"] * (more > 0)])]
 
 
 def starts_table(headings: Sequence[str], rows: Sequence[Sequence[str]], verdicts: Sequence[str]) -> str:
