@@ -126,12 +126,13 @@ def _gradient(at: Point, lower: Array, upper: Array) -> Scalar:
 
 def rounds(
     residual: Residual, lanes: Lanes, bounds: tuple[Array, Array], args: PyTree, *, steps: int, least_gain: float,
-    report: Callable[[int, int, float], None], settle: Settle | None = None,
+    report: Callable[[int, int, float], None], settle: Settle | None = None, fewest: int = 1,
 ) -> tuple[Lanes, Int[np.ndarray, " lanes"]]:  # fmt: skip
     """Advance all searches until they have converged, get no better, or have taken all steps.
 
     **Arguments:** `least_gain`: a search ends if a round takes off less than this share of its cost;
-    `report(step, running, best)`.
+    `report(step, running, best)`; `fewest`: a batch of so many searches is not made smaller, since each size is compiled
+    by itself.
 
     **Returns:** the searches, and the number of steps that each has taken.
     """
@@ -142,7 +143,7 @@ def rounds(
         running = np.flatnonzero(~done)
         if not len(running):
             break
-        size = min(len(done), 1 << (len(running) - 1).bit_length())
+        size = min(len(done), max(fewest, 1 << (len(running) - 1).bit_length()))
         chosen = np.concatenate([running, np.full(size - len(running), running[0])])
         now = jax.tree.unflatten(structure, [jnp.asarray(x[chosen]) for x in fields])
         count = min(_ROUND, steps - first)

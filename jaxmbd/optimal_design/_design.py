@@ -15,14 +15,13 @@ from jaxmbd.errors import check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
-from jaxmbd.optimal_design._multipliers import Multipliers, by_constraint, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve
+from jaxmbd.optimal_design._multipliers import NO_ROWS, Multipliers, by_constraint, multipliers_of
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve, violation_of
 from jaxmbd.optimal_design._peak import ActiveSample, Peak
 from jaxmbd.optimal_design._problem import (
     Point,
     Problem,
     check_problem,
-    evaluated,
     linearised,
     residuals,
     sizes_of_samples,
@@ -37,6 +36,7 @@ from jaxmbd.progress import reporting
 _RESTORING_STEPS = 60
 # Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
 _IDLE, _CONVERGED = 1e-3, 1e-9
+_LANES = 16  # searches that run side by side to the end: a smaller batch is compiled again, which takes far longer
 INTERRUPTED = "interrupted"
 
 
@@ -194,7 +194,9 @@ def _search(
 ) -> None:  # fmt: skip
     """Run all searches; what they have found so far is in `searches` at any time."""
     if problem.limits:
-        _in_batches(violations, problem, searches, _RESTORING_STEPS, report, "feasibility", _IDLE)
+        # Where all starts keep the limits, the search for feasible ones is not compiled.
+        if missing := [search for search in searches if not _keeps(problem, search)]:
+            _in_batches(violations, problem, missing, _RESTORING_STEPS, report, "feasibility", _IDLE)
     elif has_residuals:
         _in_batches(_residual_vector, problem, searches, steps, report, "least squares", _CONVERGED)
     _evaluate(problem, searches)
@@ -237,7 +239,9 @@ def _in_batches(
 
     def run(chosen: list[Search]) -> None:
         lanes = begin(jnp.asarray(np.stack([s.x for s in chosen])))
-        lanes, taken = rounds(residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said)
+        lanes, taken = rounds(
+            residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said, fewest=_LANES
+        )
         found = [np.asarray(x) for x in (lanes.z, lanes.cost, lanes.gradient)]
         for search, x, cost, gradient, count in zip(chosen, *found, taken, strict=True):
             search.x, search.gradient, search.steps = x, float(gradient), int(count)
@@ -254,18 +258,24 @@ def _in_batches(
                 search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
 
 
+def _keeps(problem: Problem, search: Search) -> bool:
+    """Return True if a search is known to start at a point that keeps all limits."""
+    at = _linearised(problem, jnp.asarray(search.x))
+    return at is not None and violation_of(at[0]) <= 0
+
+
 def _evaluate(problem: Problem, searches: list[Search]) -> None:
     """Give each search its objective and violation, and those that are not worth going on a verdict."""
     for search in searches:
         if search.verdict:
             continue
         try:
-            objective, values = evaluated(jnp.asarray(search.x), problem)
+            here, _ = linearised(jnp.asarray(search.x), problem)  # with slopes: one program to compile, not two
         except RUN_TIME_ERRORS as error:
             search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
             continue
-        missed = [np.max(np.abs(limit.violations(values[name]))) for name, limit in problem.limits.items()]
-        search.objective, search.violation = float(objective), float(max(missed, default=0.0))
+        missed = [np.max(np.abs(limit.violations(here.values[name]))) for name, limit in problem.limits.items()]
+        search.objective, search.violation = float(here.objective), float(max(missed, default=0.0))
         if not np.isfinite(search.objective):
             search.objective, search.verdict = np.inf, "the objective is not finite"
 
@@ -279,10 +289,13 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
         for k, s in ((k, searches[k]) for k in order)
     )
     x = jnp.asarray(best.x)
-    values = _values(problem, x)
+    there = _linearised(problem, x)
+    values = {name: np.full(1, np.nan) for name in problem.limits}
+    if there is not None:
+        values = {name: np.asarray(value) for name, value in there[0].values.items()}
     margins = _margins(problem, values, None)
     is_minimum = np.isfinite(best.objective) and all(margin.kept for margin in margins)
-    at, multipliers = linearised(x, problem) if is_minimum else None, None
+    at, multipliers = there if is_minimum else None, None
     samples, peaks = _samples(problem, at)
     if at is not None and all(np.isfinite(row).all() for row in jax.tree.leaves(at[1])):
         margins = _margins(problem, values, at[1])
@@ -297,16 +310,16 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
 def _samples(problem: Problem, at: tuple[Point, Point] | None) -> tuple[tuple[ActiveSample, ...], np.ndarray]:
     """The samples that attain the peak, and their rows; none of an objective that is no peak, or is not finite."""
     if at is None or not isinstance(problem.objective, Peak):
-        return (), np.zeros(0, int)
+        return (), NO_ROWS
     return problem.objective.attained(sizes_of_samples(problem), np.asarray(at[0].heights))
 
 
-def _values(problem: Problem, x: jax.Array) -> dict[str, np.ndarray]:
-    """The values of all constraints, NaN if an analysis raises."""
+def _linearised(problem: Problem, x: jax.Array) -> tuple[Point, Point] | None:
+    """The problem at a point with its derivatives; None if an analysis raises."""
     try:
-        return {name: np.asarray(value) for name, value in evaluated(x, problem)[1].items()}
+        return linearised(x, problem)
     except RUN_TIME_ERRORS:
-        return {name: np.full(1, np.nan) for name in problem.limits}
+        return None
 
 
 def _margins(problem: Problem, values: dict[str, np.ndarray], slopes: Point | None) -> tuple[Margin, ...]:

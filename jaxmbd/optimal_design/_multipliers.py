@@ -25,6 +25,9 @@ from jaxmbd.optimal_design._limits import ON_BOUND
 from jaxmbd.optimal_design._problem import Point, Problem
 
 
+NO_ROWS = np.zeros(0, int)
+
+
 @dataclass(frozen=True)
 class Multipliers:
     """The derivatives of the least objective by the limits: what it costs to move one, in the objective's unit per unit
@@ -55,7 +58,7 @@ def multipliers_of(
     x: Float[np.ndarray, " n"],
     at: tuple[Point, Point],
     values: Mapping[str, np.ndarray],
-    peaks: Int[np.ndarray, " active"],
+    peaks: Int[np.ndarray, " active"] = NO_ROWS,
 ) -> Multipliers:
     """Return the multipliers at a point that keeps all constraints.
 

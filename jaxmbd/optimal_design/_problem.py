@@ -41,13 +41,14 @@ class Point(eqx.Module):
     """A design problem at one point: the objective, and the scaled margins of inequalities and equations.
 
     All are arrays of the rows that the optimiser sees, or their derivatives with respect to `x`; `heights`: those of a
-    peak, of which the objective is the largest.
+    peak, of which the objective is the largest; `values`: those of all constraints by name.
     """
 
     objective: Array
     inequalities: Array
     equations: Array
     heights: Array
+    values: dict[str, Array]
 
 
 def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
@@ -61,6 +62,7 @@ def _residuals(problem: Problem, subject: PyTree) -> Array:
     return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 
+@eqx.filter_jit  # so that it is traced once for shapes, values and derivatives
 def _values(x: Float[Array, " n"], problem: Problem) -> tuple[Array, dict[str, Array]]:
     """What the objective function returns, or the heights of a peak, and the values of all constraints by name."""
     subject = problem.at(x)
@@ -81,20 +83,14 @@ def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]
     return jnp.concatenate(rows) if rows else jnp.zeros(0, x.dtype)
 
 
-@eqx.filter_jit
-def evaluated(x: Float[Array, " n"], problem: Problem) -> tuple[Scalar, dict[str, Array]]:
-    """Return the number to be minimised, and the values of all constraints by name."""
-    found, values = _values(x, problem)
-    return _number(problem, found), values
-
-
 def _rows(x: Array, problem: Problem) -> Point:
     found, values = _values(x, problem)
     parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
     for name, limit in problem.limits.items():
         parts[limit.equals is not None].append(limit.margins(values[name]))
     heights = found if isinstance(problem.objective, Peak) else jnp.zeros(0, x.dtype)
-    return Point(_number(problem, found), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]), heights)
+    inequalities, equations = (jnp.concatenate(parts[key]) for key in (False, True))
+    return Point(_number(problem, found), inequalities, equations, heights, values)
 
 
 def sizes_of_samples(problem: Problem) -> dict[str, tuple[int, ...]]:

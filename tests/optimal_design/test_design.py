@@ -13,6 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.identification import Bounded, Box, Normal, Parameter, Positive, body_inertia
+from jaxmbd.numerics import bounded_least_squares
 from jaxmbd.optimal_design import _nonlinear_programme
 from jaxmbd.optimal_design._variables import variables_of
 from tests.optimal_design.linkages import four_bar
@@ -219,6 +220,34 @@ def test_an_infeasible_problem_has_a_named_verdict() -> None:
     assert "NOT FEASIBLE" in text
     assert "VIOLATED" in text
     assert "ground (upper)" in found.active_bounds
+
+
+def sizes_of_batches(monkeypatch: pytest.MonkeyPatch, variables: Any, limit: mbd.Limit) -> list[int]:
+    """The numbers of searches side by side in the rounds that lead to feasible designs."""
+    sizes, whole = [], bounded_least_squares.advance
+
+    def watched(residual: Any, lanes: Any, *others: Any) -> Any:
+        sizes.append(len(lanes.cost))
+        return whole(residual, lanes, *others)
+
+    monkeypatch.setattr(bounded_least_squares, "advance", watched)
+    found = mbd.design(
+        lambda m: jnp.sum(corner(m)), variables, {"limit": limit}, mechanism=box, starts=6, progress=False
+    )
+    assert found.is_feasible
+    return sizes
+
+
+def test_the_search_for_feasible_designs_is_compiled_once_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With limits that most starts miss, and that take some of them many more steps; with one that all keep."""
+    ranges = {"x": (-3.0, 3.0), "y": (-3.0, 3.0)}
+    curved = mbd.Limit(
+        lambda m: 100.0 * (corner(m)[1] - corner(m)[0] ** 2) ** 2 + (1.0 - corner(m)[0]) ** 2, upper=1e-3
+    )
+    sizes = sizes_of_batches(monkeypatch, ranges, curved)
+    assert len(sizes) > 1
+    assert len(set(sizes)) == 1
+    assert sizes_of_batches(monkeypatch, ranges, mbd.Limit(lambda m: corner(m), lower=-4.0, upper=4.0)) == []
 
 
 def test_starts_that_cannot_be_assembled_do_not_stop_the_others() -> None:
