@@ -131,8 +131,8 @@ def rounds(
     """Advance all searches until they have converged, get no better, or have taken all steps.
 
     **Arguments:** `least_gain`: a search ends if a round takes off less than this share of its cost;
-    `report(step, running, best)`; `fewest`: a batch of so many searches is not made smaller, since each size is compiled
-    by itself.
+    `report(step, running, best)`; `fewest`: a batch of so many searches is not made smaller, since each
+    size is compiled by itself.
 
     **Returns:** the searches, and the number of steps that each has taken.
     """

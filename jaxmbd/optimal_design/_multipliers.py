@@ -24,7 +24,6 @@ from jaxtyping import Float, Int, PyTree
 from jaxmbd.optimal_design._limits import ON_BOUND
 from jaxmbd.optimal_design._problem import Point, Problem
 
-
 NO_ROWS = np.zeros(0, int)
 
 
