@@ -131,8 +131,13 @@ def fit_efforts(
 
     **Raises:** `MechanismError` for unknown actuators and other shapes.
 
-        >>> found = mbd.identification.fit_efforts(regressor, {"motor": torques})
-        >>> print(found.mechanism["rod"].mass)
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> driven = pendulum.with_parts([pl.Driver("motor", "O.angle", lambda t: jnp.sin(3 * t))])
+        >>> matrix = mbd.identification.regressor(driven, np.linspace(0.0, 2.0, 21))
+        >>> torques = 1.1 * mbd.inverse_dynamics(driven, matrix.ts).effort("motor")
+        >>> found = mbd.identification.fit_efforts(matrix, {"motor": torques})
+        >>> print(found.base.names[0], found.estimates[:1].round(6))  # 1.1 times 0.5 kg m
+        rod.first_moment.x + 0.5 rod.mass [0.55]
     """
     regressors, efforts = _listed("regressors", regressors, Regressor), _listed("efforts", efforts, Mapping)
     _check(regressors, efforts, method, instruments, prior, decimate)

@@ -121,7 +121,8 @@ def regressor(
         >>> found = mbd.identification.regressor(driven, np.linspace(0.0, 2.0, 21))
         >>> found.names
         ('rod.mass', 'rod.first_moment.x', 'rod.first_moment.y', 'rod.inertia')
-        >>> print(found.base())  # inertia about the hinge, and two first moments about it
+        >>> found.base().names  # first moments, and the inertia, about the hinge
+        ('rod.first_moment.x + 0.5 rod.mass', 'rod.first_moment.y', 'rod.inertia - 0.25 rod.mass')
     """
     motion, actuated = motion_with_actuators("regressor", mechanism, motion, actuators, throw=True)
     chosen = _bodies(mechanism, bodies)
