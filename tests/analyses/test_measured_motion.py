@@ -48,8 +48,10 @@ def exact(true: mbd.Solution) -> list[dict[str, np.ndarray]]:
     return [{n: x[1:] for n, x in values.items()}, {n: x[1:] for n, x in rates.items()}, second]
 
 
-@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
-@pytest.mark.parametrize("names", [ALL[:1], ALL[2:3], ALL[1:], ALL])
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "names", [ALL[2:3], ALL, *(pytest.param(x, marks=pytest.mark.slow) for x in (ALL[:1], ALL[1:]))]
+)
 def test_any_set_of_coordinates_gives_the_motion_and_its_effort(
     true: mbd.Solution, exact: list[dict[str, np.ndarray]], names: tuple[str, ...], coordinates: str
 ) -> None:
@@ -64,7 +66,9 @@ def test_any_set_of_coordinates_gives_the_motion_and_its_effort(
     assert worst(mbd.kinematics(mechanism, motion)["D.angle_rate"] - true["D.angle_rate"][1::20]) < 1e-6
 
 
-@pytest.mark.parametrize("smoothing", ["kalman", "spline", "butterworth"])
+@pytest.mark.parametrize(
+    "smoothing", ["kalman", *(pytest.param(x, marks=pytest.mark.slow) for x in ("spline", "butterworth"))]
+)
 def test_noisy_samples(true: mbd.Solution, smoothing: Any) -> None:
     draws = np.random.default_rng(0)
     noisy = {name: np.asarray(true[name]) + 1e-3 * draws.standard_normal(len(TS)) for name in ALL}
@@ -103,7 +107,7 @@ def test_speeds_that_are_measured_make_accelerations_better(true: mbd.Solution) 
     assert second < 0.5 * first
 
 
-@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("mode", ["forward", pytest.param("reverse", marks=pytest.mark.slow)])
 def test_derivatives_of_efforts_along_a_measured_motion(true: mbd.Solution, mode: str) -> None:
     """By a length, with the crank's angle held."""
     motion = mbd.MeasuredMotion(TS[::40], {"A.angle": np.asarray(true["A.angle"])[::40]}, smoothing="spline")

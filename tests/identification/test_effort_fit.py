@@ -72,6 +72,7 @@ def test_without_noise_every_method_finds_the_numbers(method: Any) -> None:
     assert worst(found.efforts(exact())["elbow"] - exact().efforts(HIDDEN)["elbow"]) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "longest"), [(white, 1.15), (coloured, 1.25)])
 def test_standard_errors_are_true(noise: Any, longest: float) -> None:
     """Normalised errors of sixty sets: for coloured noise nobody says that it is. Errors by the formula for white
@@ -122,6 +123,7 @@ def test_possible_numbers_are_those_of_bodies_even_where_the_motion_tells_nothin
     assert float(bodies[1].inertia) == pytest.approx(J[1] - (hx[1] ** 2 + hy[1] ** 2) / m[1])
 
 
+@pytest.mark.slow
 def test_noise_of_speeds_biases_least_squares_and_not_instruments() -> None:
     """Two recordings of one motion: the regressor of one is the instrument of the other."""
     sums: dict[str, list[np.ndarray]] = {"weighted": [], "instruments": []}
@@ -185,6 +187,7 @@ def test_wrong_arguments_are_named() -> None:
 # --- the same efforts as residuals of a problem --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_problem_fits_numbers_to_the_efforts_of_a_measured_motion() -> None:
     """Together with a simulated experiment, and by more coordinates than degrees of freedom."""
     mechanism, ts = arm(), TS[:401:10]

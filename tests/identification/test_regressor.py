@@ -15,6 +15,7 @@ from tests.numeric import worst
 from tests.references import pinocchio_regressors as reference
 
 STORED = reference.regressors()
+OTHERS = [(name, c) for name in reference.TREES for c in ("joint", "absolute") if (name, c) != ("branches", "joint")]
 
 
 def tree(name: str, coordinates: str) -> Any:
@@ -39,8 +40,13 @@ def measured(name: str, mechanism: Any) -> mbd.MeasuredMotion:
     return mbd.MeasuredMotion(np.arange(reference.INSTANTS) * 1.0, *given, smoothing="none")
 
 
-@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
-@pytest.mark.parametrize("name", reference.TREES)
+@pytest.mark.parametrize(
+    ("name", "coordinates"),
+    [
+        ("branches", "joint"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS),
+    ],
+)
 def test_regressor_of_a_tree_equals_that_of_pinocchio(name: str, coordinates: str) -> None:
     mechanism = tree(name, coordinates)
     found = regressor(mechanism, measured(name, mechanism))
@@ -88,7 +94,13 @@ def loops(which: str) -> tuple[Any, dict[str, Any]]:
     return turned(mbd.examples.get("spatial-four-bar").mechanism, "j1.angle", 1.0), {"bodies": ["b1", "b3"]}
 
 
-@pytest.mark.parametrize("which", ["four-bar absolute", "four-bar joint", "slider-crank", "spatial-four-bar"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "four-bar joint",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("four-bar absolute", "slider-crank", "spatial-four-bar")),
+    ],
+)
 def test_regressor_of_a_loop_predicts_the_efforts_of_other_numbers(which: str) -> None:
     driven, chosen = loops(which)
     ts = np.linspace(0.0, 1.0, 11)
@@ -144,6 +156,7 @@ def test_base_parameters_of_a_pendulum() -> None:
     assert base.condition < 100
 
 
+@pytest.mark.slow
 def test_base_parameters_of_an_arm() -> None:
     """Of the first body, whose axis is vertical, only the inertia about that axis acts."""
     mechanism = tree("arm", "joint")
@@ -165,7 +178,7 @@ def test_base_parameters_of_an_arm() -> None:
 # --- derivatives ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("mode", ["forward", pytest.param("reverse", marks=pytest.mark.slow)])
 def test_derivatives_of_a_regressor(mode: str) -> None:
     mechanism, ts = four_bar("joint"), np.linspace(0.0, 1.0, 5)
 
