@@ -22,13 +22,14 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.position_solve import missed_coordinate
 from jaxmbd.arrays import Numbers, as_float, frozen
-from jaxmbd.checks import check_mapping
+from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.functions.curve import Polynomials
+from jaxmbd.model.functions.function import as_increasing
 from jaxmbd.model.functions.spline import SmoothingSpline, hermite
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import tolerance_of_rank
@@ -53,10 +54,11 @@ class MeasuredMotion(eqx.Module):
 
     - `ts`: increasing times `[s]`, `(times,)`;
     - `positions`: the samples of coordinates of joints or bodies by name, `{"A.angle": angles}`, `(times,)`, of any set
-      that determines the position of the mechanism; more of them than degrees of freedom are reconciled by its loops;
+      that determines the position of the mechanism; more of them than degrees of freedom are reconciled by its loops.
+      `"kalman"` leaves out samples that are NaN;
     - `speeds`, `accelerations`: samples of the rates and second rates of some of these, by the same names;
-    - `smoothing`: `"kalman"`, a fixed-interval Kalman smoother of all that is measured of a coordinate, whose noise
-      levels and bandwidth have the greatest likelihood; `"spline"`, a `SmoothingSpline`; `"butterworth"`, a
+    - `smoothing`: `"kalman"`, a fixed-interval Kalman smoother of all that is measured of a coordinate, which finds the
+      noise levels and how fast the motion changes by itself; `"spline"`, a `SmoothingSpline`; `"butterworth"`, a
       Butterworth filter forward and backward, of equally spaced samples; `"none"`: positions, speeds and accelerations
       are taken as they are, and all of them needed;
     - `cutoff` [Hz]: of the Butterworth filter, by default the one that leaves the whitest residual;
@@ -99,7 +101,7 @@ class MeasuredMotion(eqx.Module):
             check_known(f"measured position, for {field}", given or {}, positions)
         if cutoff is not None and smoothing != "butterworth":
             raise MechanismError("MeasuredMotion: cutoff is that of smoothing='butterworth'.")
-        self.ts = as_float(ts)
+        self.ts = as_increasing("MeasuredMotion", "ts", ts, strict=True)
         found = {
             name: _smoothed(name, ts, [(given or {}).get(name) for given in measured.values()], smoothing, cutoff)
             for name in positions
@@ -148,7 +150,7 @@ def _smoothed(name: str, ts: Any, given: Sequence[Any], smoothing: str, cutoff: 
         if smoothing == "kalman":
             return kalman_smoothed(ts, positions, speeds, accelerations, noise=noise)
         if smoothing == "none":
-            return _as_they_are(positions, speeds, accelerations)
+            return _as_they_are(ts, positions=positions, speeds=speeds, accelerations=accelerations)
         for what, given in (("speeds", speeds), ("accelerations", accelerations), ("noise", noise)):
             if given is not None:
                 raise MechanismError(f"smoothing={smoothing!r} takes positions alone, and no {what}: use 'kalman'.")
@@ -159,10 +161,12 @@ def _smoothed(name: str, ts: Any, given: Sequence[Any], smoothing: str, cutoff: 
         raise MechanismError(f"MeasuredMotion: {name!r}: {error}") from error
 
 
-def _as_they_are(*given: Any) -> Smoothed:
-    if any(one is None for one in given):
+def _as_they_are(ts: Any, **given: Any) -> Smoothed:
+    if any(one is None for one in given.values()):
         raise MechanismError("smoothing='none' needs positions, speeds and accelerations of each coordinate.")
-    value, rate, second = (np.asarray(one, dtype=float) for one in given)
+    for what, samples in given.items():
+        check_finite("smoothing='none'", what, as_float(samples), np.shape(ts))
+    value, rate, second = (np.asarray(one, dtype=float) for one in given.values())
     nothing = np.full((len(value), 3), np.nan)
     return Smoothed(value, rate, second, 0.0, np.nan, np.nan, nothing, "as it is")
 

@@ -125,6 +125,9 @@ def regressor(
         ('rod.first_moment.x + 0.5 rod.mass', 'rod.first_moment.y', 'rod.inertia - 0.25 rod.mass')
     """
     motion, actuated = motion_with_actuators("regressor", mechanism, motion, actuators, throw=True)
+    drivers = tuple(driver.name for driver in actuated.drivers)
+    if not drivers:
+        raise MechanismError("regressor: the mechanism has no drivers; name the actuators, {'motor': 'O.angle'}.")
     chosen = _bodies(mechanism, bodies)
     others = tuple(_numbers(mechanism, numbers))
     solution = inverse_dynamics(mechanism, motion, actuators)
@@ -132,7 +135,6 @@ def regressor(
     snapshots, changes = motion.snapshots(), motion.force_changes
     values = jnp.concatenate([*(inertial_values(mechanism[name]) for name in chosen), _values(mechanism, others)])
     matrix, elsewhere, freedom = _matrices(actuated, snapshots, changes, places, others)
-    drivers = tuple(driver.name for driver in actuated.drivers)
     if is_known(matrix, elsewhere):
         here, there, free = frozen((matrix, elsewhere, freedom))
         _check_linear(others, np.asarray(here), np.asarray(there))

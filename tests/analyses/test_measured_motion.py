@@ -133,6 +133,10 @@ def test_wrong_samples_are_named() -> None:
         mbd.MeasuredMotion(TS, {"A.angle": some}, {"A.angle": some}, smoothing="spline")
     with pytest.raises(mbd.MechanismError, match="smoothing='none' needs positions, speeds and accelerations"):
         mbd.MeasuredMotion(TS, {"A.angle": some}, smoothing="none")
+    with pytest.raises(mbd.MechanismError, match=r"'A\.angle'.*speeds.*\(401,\)"):
+        mbd.MeasuredMotion(TS, {"A.angle": some}, {"A.angle": some[:3]}, {"A.angle": some}, smoothing="none")
+    with pytest.raises(mbd.MechanismError, match=r"ts must increase"):
+        mbd.MeasuredMotion(TS[::-1], {"A.angle": some})
     motion = mbd.MeasuredMotion(TS, {"E.angle": some}, smoothing="spline")
     with pytest.raises(mbd.MechanismError, match="no joint or body named 'E'"):
         mbd.kinematics(four_bar(), motion)
