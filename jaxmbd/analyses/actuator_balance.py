@@ -7,14 +7,24 @@ there are more actuators than degrees of freedom, the efforts minimise `Σ w λ_
 Source: Nahon, Angeles, *Force optimization in redundantly-actuated closed kinematic chains* (1989).
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
+from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.errors import SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import tolerance_of_rank
 from jaxmbd.state.output_channels import Snapshot
+
+# Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
+# rounding, in single precision.
+_UNBALANCED, _ROUNDING = 1e-7, 1e2
 
 
 def configuration(mechanism: Mechanism, changes: ForceChanges | None, at: Snapshot) -> Configuration:
@@ -22,9 +32,14 @@ def configuration(mechanism: Mechanism, changes: ForceChanges | None, at: Snapsh
     return equations_at(Equations(mechanism), changes, at.t).with_own_states(at.z).at(at.t, at.q)
 
 
-def required(at: Configuration, motion: Snapshot) -> Float[Array, " nv"]:
-    """`F − M v̇`, which joints and actuators have to balance."""
-    return at.force(motion.v) - at.inertia.times(motion.vdot)
+class Balanced(NamedTuple):
+    """The multipliers of the joints and actuators at one instant; what they leave unbalanced, with lengths in the
+    mechanism's unit, and the largest of the forces that take part."""
+
+    joints: Float[Array, " rows"]
+    actuators: Float[Array, " count"]
+    left: Float[Array, " nv"]
+    size: Scalar
 
 
 class ActuatorBalance:
@@ -49,13 +64,37 @@ class ActuatorBalance:
         )
 
     def actuators(self, forces: Float[Array, "nv *more"]) -> Float[Array, "count *more"]:
-        """`λ_a` for `f`, given with lengths in the mechanism's unit, `speeds · f`."""
-        return self._balancing @ forces
+        """`λ_a` for generalized forces `f`."""
+        speeds = self.speeds.reshape(-1, *(1,) * (forces.ndim - 1))
+        return self._balancing @ (speeds * forces)
 
-    def joints(self, forces: Float[Array, " nv"], actuators: Float[Array, " count"]) -> Float[Array, " rows"]:
-        """`λ`, with lengths in the mechanism's unit."""
-        return self._inverse.T @ (forces - self.G.T @ actuators)
+    def of(self, at: Configuration, motion: Snapshot) -> Balanced:
+        """The balance of `f = F − M v̇` along a motion."""
+        applied, inertial = self.speeds * at.force(motion.v), self.speeds * at.inertia.times(motion.vdot)
+        forces, scales = applied - inertial, at.equations.scales
+        actuators = self._balancing @ forces
+        joints = self._inverse.T @ (forces - self.G.T @ actuators)
+        left = forces - self.C.T @ joints - self.G.T @ actuators
+        usual = jnp.sum(at.equations.parts.masses) * (scales.length / scales.time) ** 2
+        taking_part = jnp.concatenate([applied, inertial, joints, self.G.T @ actuators])
+        return Balanced(joints / self.rows, actuators, left, usual + jnp.max(jnp.abs(taking_part)))
 
-    def left(self, forces: Float[Array, " nv"], joints: Array, actuators: Array) -> Float[Array, " nv"]:
-        """What remains of `f` unbalanced."""
-        return forces - self.C.T @ joints - self.G.T @ actuators
+
+def largest_unbalanced(left: Float[Array, "times nv"], sizes: Float[Array, " times"]) -> Scalar:
+    """The size up to which forces that are left count as balanced, over a motion."""
+    share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))
+    return share * jnp.nanmax(sizes, initial=0.0)  # of the times that were reached
+
+
+def check_balance(mechanism: Mechanism, ts: np.ndarray, unbalanced: np.ndarray, limit: float) -> None:
+    """Raise if forces are left unbalanced; the drivers of the mechanism are the actuators."""
+    if np.abs(unbalanced).max(initial=0.0) <= limit:
+        return
+    k, i = np.unravel_index(np.abs(unbalanced).argmax(), unbalanced.shape)
+    force = abs(unbalanced[k, i]) / Scales(mechanism).speeds[i]
+    actuators = ", ".join(f"{driver.name!r} along {driver.coordinate!r}" for driver in mechanism.drivers) or "none"
+    raise SolveError(
+        f"The actuators ({actuators}) cannot produce this motion: at t = {ts[k]:.6g} s a generalized force of "
+        f"{force:.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves "
+        "this variable, or simulate the mechanism with the driven coordinates prescribed: the others then move freely."
+    )

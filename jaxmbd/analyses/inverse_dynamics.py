@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.actuator_balance import ActuatorBalance, configuration
+from jaxmbd.analyses.actuator_balance import ActuatorBalance, check_balance, configuration, largest_unbalanced
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.kinematics import kinematics
@@ -17,17 +17,12 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine import cached_on_disk
-from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.state.state import State
-
-# Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
-# rounding, in single precision.
-_UNBALANCED, _ROUNDING = 1e-7, 1e2
 
 
 def inverse_dynamics(
@@ -81,7 +76,7 @@ def inverse_dynamics(
     snapshots, left, limit, result = _efforts(moved, motion.snapshots(), factors, motion.result, motion.force_changes)
     if throw and is_known(motion.ts, left, limit):
         ts, left, limit = frozen((motion.ts, left, limit))
-        _check_balance(moved, np.asarray(ts), np.asarray(left), float(limit))
+        check_balance(moved, np.asarray(ts), np.asarray(left), float(limit))
     elif throw:
         lam = raise_unless_successful(snapshots.lam, result)
         snapshots = eqx.tree_at(lambda s: s.lam, snapshots, lam)
@@ -141,33 +136,13 @@ def _efforts(
 
     def one(s: Snapshot) -> tuple[Snapshot, Array, Scalar]:
         at = configuration(mechanism, changes, s)
-        balance, scales = ActuatorBalance(at, weights), at.equations.scales
-        forces = balance.speeds * at.force(s.v), balance.speeds * at.inertia.times(s.vdot)
-        total = forces[0] - forces[1]
-        actuators = balance.actuators(total)
-        lam = balance.joints(total, actuators)
-        usual = jnp.sum(at.equations.parts.masses) * (scales.length / scales.time) ** 2
-        size = usual + jnp.max(jnp.abs(jnp.concatenate([*forces, lam, balance.G.T @ actuators])))
-        left = balance.left(total, lam, actuators)
-        return Snapshot(s.t, s.q, s.v, s.vdot, jnp.append(lam / balance.rows, actuators), s.z), left, size
+        found = ActuatorBalance(at, weights).of(at, s)
+        lam = jnp.append(found.joints, found.actuators)
+        return Snapshot(s.t, s.q, s.v, s.vdot, lam, s.z), found.left, found.size
 
     snapshots, left, sizes = jax.vmap(one)(motion)
-    share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))
-    limit = share * jnp.nanmax(sizes, initial=0.0)  # of the times that were reached
+    limit = largest_unbalanced(left, sizes)
     balanced = jnp.max(jnp.abs(left), axis=1, initial=0.0) <= limit
     result = first_failure((~is_successful(result), result), (~jnp.all(balanced), RESULTS.motion_unbalanced))
     lam = invalidated(balanced, snapshots.lam, (mechanism, motion, weights))
     return eqx.tree_at(lambda s: s.lam, snapshots, lam), left, limit, result
-
-
-def _check_balance(mechanism: Mechanism, ts: np.ndarray, unbalanced: np.ndarray, limit: float) -> None:
-    if np.abs(unbalanced).max(initial=0.0) <= limit:
-        return
-    k, i = np.unravel_index(np.abs(unbalanced).argmax(), unbalanced.shape)
-    force = abs(unbalanced[k, i]) / Scales(mechanism).speeds[i]
-    actuators = ", ".join(f"{driver.name!r} along {driver.coordinate!r}" for driver in mechanism.drivers) or "none"
-    raise SolveError(
-        f"The actuators ({actuators}) cannot produce this motion: at t = {ts[k]:.6g} s a generalized force of "
-        f"{force:.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves "
-        "this variable, or simulate the mechanism with the driven coordinates prescribed: the others then move freely."
-    )

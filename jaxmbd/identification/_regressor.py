@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.actuator_balance import ActuatorBalance, configuration, required
+from jaxmbd.analyses.actuator_balance import ActuatorBalance, check_balance, configuration, largest_unbalanced
 from jaxmbd.analyses.events.changes import ForceChanges
-from jaxmbd.analyses.inverse_dynamics import inverse_dynamics, motion_with_actuators
-from jaxmbd.arrays import frozen, is_known
+from jaxmbd.analyses.inverse_dynamics import motion_with_actuators
+from jaxmbd.arrays import Scalar, frozen, is_known
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Configuration
@@ -34,6 +34,7 @@ from jaxmbd.printing import count_of, format_number, readable, table
 from jaxmbd.state.output_channels import Snapshot
 
 _LINEAR = 1e-6  # share of the largest entry of a column by which it may change where efforts are linear in its number
+_TRIED = 16  # times at which that is tried
 _OTHER = 1.5, 0.3  # other values at which that is tried: so many times the number, plus so much
 
 
@@ -130,16 +131,17 @@ def regressor(
         raise MechanismError("regressor: the mechanism has no drivers; name the actuators, {'motor': 'O.angle'}.")
     chosen = _bodies(mechanism, bodies)
     others = tuple(_numbers(mechanism, numbers))
-    solution = inverse_dynamics(mechanism, motion, actuators)
     places = tuple([body.name for body in mechanism.bodies].index(name) for name in chosen)
     snapshots, changes = motion.snapshots(), motion.force_changes
     values = jnp.concatenate([*(inertial_values(mechanism[name]) for name in chosen), _values(mechanism, others)])
-    matrix, elsewhere, freedom = _matrices(actuated, snapshots, changes, places, others)
+    matrix, efforts, left, limit = _matrices(actuated, snapshots, changes, places, others)
+    some = jax.tree.map(lambda x: x[:: max(1, len(motion.ts) // _TRIED)], snapshots)
+    elsewhere, freedom = _elsewhere(actuated, some, changes, others)
     if is_known(matrix, elsewhere):
-        here, there, free = frozen((matrix, elsewhere, freedom))
-        _check_linear(others, np.asarray(here), np.asarray(there))
-        _check_actuators(drivers, int(free))
-    efforts = -solution.computed.lam[:, -len(drivers) :]  # pyright: ignore
+        elsewhere, freedom, ts, left, limit = frozen((elsewhere, freedom, motion.ts, left, limit))
+        _check_actuators(drivers, int(freedom))
+        _check_linear(others, *map(np.asarray, elsewhere))
+        check_balance(actuated, np.asarray(ts), np.asarray(left), float(limit))
     return Regressor(
         mechanism=mechanism, ts=motion.ts, matrix=matrix, known=efforts - matrix @ values, values=values,
         names=(*(f"{name}.{one}" for name in chosen for one in inertial_names(mechanism)), *(n.name for n in others)),
@@ -189,50 +191,64 @@ def _values(mechanism: Mechanism, numbers: Sequence[Number]) -> Float[Array, " o
 def _matrices(
     mechanism: Mechanism, motion: Snapshot, changes: ForceChanges | None, places: tuple[int, ...],
     numbers: tuple[Number, ...],
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Return `Y`; its columns of the other numbers where these have other values; the degrees of freedom."""
-    count, values = len(mechanism.drivers), _values(mechanism, numbers)
-    ones = jnp.ones(count, values.dtype)
+) -> tuple[Array, Array, Array, Scalar]:  # fmt: skip
+    """Return `Y`, the efforts of the mechanism as it is, the forces that are left unbalanced, and up to which size they
+    count as balanced."""
+    values = _values(mechanism, numbers)
 
-    def one(s: Snapshot) -> tuple[Array, Array]:
+    def one(s: Snapshot) -> tuple[Array, Array, Array, Scalar]:
         at = configuration(mechanism, changes, s)
-        balance = ActuatorBalance(at, ones)
-        bodies = _inertial_columns(at, s, places)
+        balance = ActuatorBalance(at, jnp.ones(len(mechanism.drivers), values.dtype))
+        found = balance.of(at, s)
+        columns = [_inertial_columns(at, s, places), _columns(mechanism, changes, s, numbers, values)]
+        return balance.actuators(jnp.concatenate(columns, axis=1)), -found.actuators, found.left, found.size
 
-        def loads(values: Array) -> Array:
-            changed = replaced(mechanism, zip(numbers, values, strict=True))
-            return -required(configuration(changed, changes, s), s)
+    matrix, efforts, left, sizes = jax.vmap(one)(motion)
+    return matrix, efforts, left, largest_unbalanced(left, sizes)
 
-        columns = [jax.jacfwd(loads)(x) for x in (values, _OTHER[0] * values + _OTHER[1])] if numbers else []
-        matrices = [balance.actuators(balance.speeds[:, None] * x) for x in (bodies, *columns)]
-        found = jnp.concatenate(matrices[:2], axis=1)
-        return found, matrices[-1] if numbers else found[:, :0]
 
-    matrix, elsewhere = jax.vmap(one)(motion)
+@cached_on_disk
+def _elsewhere(
+    mechanism: Mechanism, motion: Snapshot, changes: ForceChanges | None, numbers: tuple[Number, ...]
+) -> tuple[tuple[Array, Array], Array]:
+    """Return the columns of the other numbers at some times, where they have their values and where they have others;
+    the degrees of freedom."""
+    values, count = _values(mechanism, numbers), len(mechanism.drivers)
+    found = tuple(
+        jax.vmap(lambda s, x=x: _columns(mechanism, changes, s, numbers, x))(motion)
+        for x in (values, _OTHER[0] * values + _OTHER[1])
+    )
     first = jax.tree.map(lambda x: x[0], motion)
     at = configuration(mechanism, changes, first)
     rows = at.equations.scaled_jacobian(first.t, first.q)[: at.equations.m - count]
-    return matrix, elsewhere, len(at.equations.scales.speeds) - rank_of(rows)
+    return (found[0], found[1]), len(at.equations.scales.speeds) - rank_of(rows)
 
 
 def _inertial_columns(at: Configuration, s: Snapshot, places: tuple[int, ...]) -> Float[Array, "nv numbers"]:
     """The generalized forces that give each body its acceleration against gravity, for unit inertial numbers."""
-    space, count = at.space, len(at.mechanism.space.inertial_numbers)
-    twists, rates = at.twists(s.v), at.accelerations(s.v, s.vdot)
-    rates = rates - space.to_effort(at.equations.parts.gravity)[None]
-    chosen = np.asarray(places, dtype=int)
+    space, chosen = at.space, np.asarray(places, dtype=int)
+    rates = at.accelerations(s.v, s.vdot) - space.to_effort(at.equations.parts.gravity)[None]
     frames = jax.tree.map(lambda x: x[chosen], at.bodies.frames)
-
-    def loads(theta: Array) -> Array:
-        own = jax.vmap(space.inertial_effort)(frames, twists[chosen], rates[chosen], theta)
-        return at.placement.loads(jnp.zeros_like(twists).at[chosen].set(own))
-
-    columns = jax.jacfwd(loads)(jnp.zeros((len(places), count), s.v.dtype))
-    return columns.reshape(len(s.v), -1)
+    nothing = jnp.zeros(len(space.inertial_numbers), s.v.dtype)
+    slopes = jax.vmap(jax.jacfwd(space.inertial_effort, argnums=3), (0, 0, 0, None))
+    efforts = slopes(frames, at.twists(s.v)[chosen], rates[chosen], nothing)
+    J = jax.jacfwd(at.twists)(s.v)[chosen]  # of each body alone: its numbers load no other one
+    return jnp.einsum("bwv,bwk->vbk", J, efforts).reshape(len(s.v), -1)
 
 
-def _check_linear(numbers: Sequence[Number], matrix: np.ndarray, elsewhere: np.ndarray) -> None:
-    here = matrix[..., matrix.shape[-1] - len(numbers) :]
+def _columns(
+    mechanism: Mechanism, changes: ForceChanges | None, s: Snapshot, numbers: Sequence[Number], values: Array
+) -> Float[Array, "nv others"]:
+    """The derivatives of `M v̇ − F` by other numbers."""
+
+    def loads(values: Array) -> Array:
+        at = configuration(replaced(mechanism, zip(numbers, values, strict=True)), changes, s)
+        return at.inertia.times(s.vdot) - at.force(s.v)
+
+    return jax.jacfwd(loads)(values) if numbers else jnp.zeros((len(s.v), 0), s.v.dtype)
+
+
+def _check_linear(numbers: Sequence[Number], here: np.ndarray, elsewhere: np.ndarray) -> None:
     for k, number in enumerate(numbers):
         change = np.abs(here[..., k] - elsewhere[..., k]).max(initial=0.0)
         if not change <= _LINEAR * max(
