@@ -12,6 +12,8 @@ from jaxmbd.arrays import as_float, combined, is_concrete
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.upstream.equinox_internals import is_placeholder
 
+_EXACT = 2**53  # whole numbers below it are floating-point numbers
+
 
 def check_line(kind: str, name: str) -> None:
     """Raise unless a name is printable on one line, without spaces at its ends."""
@@ -57,8 +59,9 @@ def check_law(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) ->
 
 def stacked(part: str, **numbers: Any) -> Any:
     """Numbers as one array; raise unless each is a scalar."""
-    if all(type(number) is float or type(number) is int for number in numbers.values()):
-        return as_float(np.array(list(numbers.values()), float))  # one array in place of one for each
+    given = list(numbers.values())
+    if all(type(number) is float or (type(number) is int and abs(number) < _EXACT) for number in given):
+        return as_float(np.array(given, float))  # one array in place of one for each
     values = {name: as_float(number) for name, number in numbers.items()}
     for name, value in values.items():
         check_shape(part, name, value, ())

@@ -173,13 +173,13 @@ CASES: Cases = {
     ),
     "inv motion None": (
         lambda: mbd.inverse_dynamics(M, None),
-        "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics "
-        "or simulate, got None.",
+        "motion must be times [s] at which drivers prescribe the motion, a MeasuredMotion, or a Solution of "
+        "kinematics or simulate, got None.",
     ),
     "inv motion state": (
         lambda: mbd.inverse_dynamics(M, S),
-        "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics "
-        "or simulate, got a State.",
+        "motion must be times [s] at which drivers prescribe the motion, a MeasuredMotion, or a Solution of "
+        "kinematics or simulate, got a State.",
     ),
     "inv actuators list": (
         lambda: mbd.inverse_dynamics(M, motion(), ["O.angle"]),

@@ -53,7 +53,8 @@ def _attribute(owner: Any, name: str) -> Any:
     function = found.__func__
     bound = object.__new__(_prebuilt.BoundMethod)
     names = {key: getattr(function, key) for key in _flatten.WRAPPER_FIELD_NAMES}
-    bound.__dict__.update(names, __func__=function, __self__=owner)
+    attributes: Any = bound.__dict__
+    attributes.update(names, __func__=function, __self__=owner)
     return bound
 
 

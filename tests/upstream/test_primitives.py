@@ -27,7 +27,7 @@ from jaxmbd.upstream import primitives
 from jaxmbd.upstream.primitives import PRIMITIVES, SINCE, UNTIL
 from tests.upstream.primitive_examples import examples
 
-PACKAGE = Path(primitives.__file__).parents[2]
+PACKAGE = Path(primitives.__file__).parents[1]
 VERSION = tuple(map(int, jax.__version__.split(".")[:2]))
 OURS = ("jaxmbd_", "symmetric_")  # how the names of our own primitives begin
 OUR_PARAMETERS = {"call"}  # which JAX has as the name of a primitive, until 0.11

@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -46,9 +47,9 @@ def kind_of(part: PyTree) -> tuple[object, ...]:
     return structure, tuple(map(_kind_of_leaf, leaves))
 
 
-def _kind_of_leaf(leaf: object) -> object:
-    if isinstance(leaf, jax.Array):
-        return leaf.shape, leaf.dtype
+def _kind_of_leaf(leaf: Any) -> object:
+    if eqx.is_array(leaf):
+        return leaf.shape, (leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)).dtype
     return id(leaf) if callable(leaf) else leaf
 
 
