@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration
-from jaxmbd.numerics.linear_solve import SymmetricMatrix
+from jaxmbd.numerics.linear_solve import Solve, SymmetricMatrix
 
 _PROXIMAL = 2.0**10  # ε in units of rounding of the largest diagonal entry of S: well above the factorisation error
 
@@ -52,15 +52,9 @@ class SaddlePoint:
             return self.S.limited(self.independent)
         return self.S if self.epsilon is None else self.S.shifted(self.epsilon)
 
-    def solve(self, f: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
-        """`(x, y)` of `M x + Cᵀ y = f`, `C x = b` in the independent rows; `y` is zero in the others."""
-        # As one vector: JAX's rule for derivatives refuses a right side of which one part alone has a derivative.
-        right = jnp.concatenate([f, self._chosen(b)])
-        return self._split(jax.lax.custom_linear_solve(self._times, right, self._eliminated, symmetric=True))
-
     def projection(self, b: Float[Array, " m"]) -> tuple[Array, Array]:
-        """`x = M⁻¹ Cᵀ η`, the smallest solution of `C x = b` in the metric of `M`, and `η`."""
-        x, y = self.solve(jnp.zeros(self.at.mechanism.nv, b.dtype), b)
+        """`x = M⁻¹ Cᵀ η`, the smallest solution of `C x = b` in the metric of `M`, and `η`, zero in dependent rows."""
+        x, y = self._solved(jnp.zeros(self.at.mechanism.nv, b.dtype), b, self._eliminated)
         return x, -y
 
     def unconstrained(self, f: Float[Array, " nv"]) -> Float[Array, " nv"]:
@@ -68,17 +62,15 @@ class SaddlePoint:
         return jax.lax.custom_linear_solve(self.at.momentum, f, lambda _, f: self.inertia.solve(f), symmetric=True)
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
-        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; with redundant constraints, λ has least norm.
+        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; with redundant constraints, λ has least norm."""
+        vdot, lam = self._solved(F, b, self._refined)
+        return vdot, self._minimum_norm(lam)
 
-        One step of iterative refinement follows the solve: near a singular configuration the rounding error of the
-        solve alone grows with the inverse square of the smallest singular value, and step-size control would follow it.
-        """
-        vdot, lam = self.solve(F, b)
-        if self.epsilon is not None:
-            return vdot, self._minimum_norm(lam)
-        # The correction is zero but for rounding, and so are its derivatives.
-        correction = jax.lax.stop_gradient(self._step(jnp.zeros_like(F), self._chosen(b - self.at.times(vdot))))
-        return vdot + correction[0], lam + correction[1]
+    def _solved(self, f: Float[Array, " nv"], b: Float[Array, " m"], solve: Solve) -> tuple[Array, Array]:
+        """`(x, y)` of `M x + Cᵀ y = f`, `C x = b` in the independent rows; `y` is zero in the others."""
+        # As one vector: JAX's rule for derivatives refuses a right side of which one part alone has a derivative.
+        right = jnp.concatenate([f, self._chosen(b)])
+        return self._split(jax.lax.custom_linear_solve(self._times, right, lambda _, x: solve(x), symmetric=True))
 
     def _chosen(self, rows: Float[Array, " m"], others: Array | float = 0.0) -> Float[Array, " m"]:
         """The values of the independent rows, and `others` in their place in the dependent ones."""
@@ -94,19 +86,21 @@ class SaddlePoint:
         loads = self.at.momentum(speeds) + self.at.constraint_force(self._chosen(multipliers))
         return jnp.concatenate([loads, self._chosen(self.at.times(speeds), multipliers)])
 
-    def _eliminated(self, _: object, right: Float[Array, " rows"]) -> Float[Array, " rows"]:
-        """The solution by the factor of `S`; where that is shifted, with a step of refinement."""
+    def _eliminated(self, right: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        """The solution by the factor of `S`."""
         f, b = self._split(right)
-        x, y = self._step(f, b)
-        if self.epsilon is not None:
-            dx, dy = self._step(jnp.zeros_like(f), b - self._chosen(self.at.times(x)))
-            x, y = x + dx, y + dy
-        return jnp.concatenate([x, y])
-
-    def _step(self, f: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         free = self.inertia.solve(f)
         y = self._by_factor(jax.lax.stop_gradient(self._chosen(self.at.times(free)) - b))  # it has no derivatives
-        return free - self.inertia.solve(self.at.constraint_force(y)), y
+        return jnp.concatenate([free - self.inertia.solve(self.at.constraint_force(y)), y])
+
+    def _refined(self, right: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        """The same with a step of iterative refinement: near a singular configuration the rounding error of the solve
+        alone grows with the inverse square of the smallest singular value, and step-size control would follow it. So
+        would the errors of derivatives, which pass through the same solve."""
+        f, b = self._split(right)
+        x = self._eliminated(right)
+        left = b - self._chosen(self.at.times(self._split(x)[0]))  # what is left of the first rows is rounding
+        return x + self._eliminated(jnp.concatenate([jnp.zeros_like(f), left]))
 
     def _minimum_norm(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
         """`λ` without its component in the null space of `Cᵀ`, on which `(S + E)⁻¹ E` is the identity; all rows.
