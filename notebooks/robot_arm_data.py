@@ -3,8 +3,8 @@
     python notebooks/robot_arm_data.py [folder]
 
 Hidden from the model that is identified: gears that yield and have play, so that motors and links turn differently;
-friction with a Stribeck effect, and friction in the rods' bearings; centres of mass off the links' axes, inertia tensors
-with all entries; encoders with noise and steps, currents with noise.
+friction with a Stribeck effect, and friction in the rods' bearings; centres of mass off the links' axes, inertia
+tensors with all entries; encoders with noise and steps, currents with noise.
 """
 
 import gzip
@@ -80,7 +80,7 @@ PASSIVE = {"elbow": ("upper arm", "forearm", ELBOW), "rod pin": ("crank", "rod",
 
 @dataclass(frozen=True)
 class Series:
-    """A finite Fourier series of each motor: `a₀ + Σ a_k cos(k ω t) + b_k sin(k ω t)`, `coefficients (motors, 1 + 2 n)`."""
+    """A finite Fourier series by motor: `a₀ + Σ a_k cos(k ω t) + b_k sin(k ω t)`; `coefficients (motors, 1 + 2 n)`."""
 
     omega: float
     coefficients: np.ndarray
@@ -157,7 +157,9 @@ def hidden_arm(reference: Series, forward: Series) -> sp.Mechanism:
         rotor, ratio, viscous, coulomb, breakaway, stribeck, stiffness, _ = DRIVES[name]
         wheel = sp.Body(f"wheel {name}", GEAR[0], GEAR[1] * np.ones(3), pose=point)
         wheels.append(wheel)
-        first, second = ([body.at_world(*point, axis=axis) for body in pair] for pair in ((inner, wheel), (wheel, links[b])))
+        first, second = (
+            [body.at_world(*point, axis=axis) for body in pair] for pair in ((inner, wheel), (wheel, links[b]))
+        )
         joints += [sp.Revolute(name, *first, armature=rotor * ratio**2), sp.Revolute(f"gear {name}", *second)]
         control = partial(controlled, k, reference, forward)
         forces += [
@@ -211,7 +213,7 @@ def record(arm: sp.Mechanism, duration: float, harmonics: int, draws: np.random.
     moving = {**dict(zip(names, speeds[:, 0], strict=True)), **{f"gear {name}.angle": 0.0 for name in AXES}}
     start = mbd.assemble(hidden, held, speeds=moving, t=float(ts[0]))
     begun = time.perf_counter()
-    solution = mbd.simulate(hidden, start, ts, engine="native", rtol=1e-7, atol=1e-9)
+    solution = mbd.simulate(hidden, start, ts, rtol=1e-7, atol=1e-9)
     steps, took = int(solution.stats["num_steps"]), time.perf_counter() - begun
     print(f"{duration:g} s: {steps} steps in {took:.1f} s by {solution.engine}", flush=True)
     columns = [ts]
@@ -219,7 +221,9 @@ def record(arm: sp.Mechanism, duration: float, harmonics: int, draws: np.random.
         angle, step = np.asarray(solution[f"{name}.angle"]), 2 * np.pi / ENCODER / DRIVES[name][1]
         columns.append(step * np.round(angle / step + FLUTTER * draws.normal(size=len(ts))))
     for k, name in enumerate(AXES):
-        torque = jax.vmap(partial(controlled, k, reference, forward))(jnp.asarray(ts), solution[f"{name}.angle"], solution[f"{name}.angle_rate"])
+        torque = jax.vmap(partial(controlled, k, reference, forward))(
+            jnp.asarray(ts), solution[f"{name}.angle"], solution[f"{name}.angle_rate"]
+        )
         columns.append(np.asarray(torque) + DRIVES[name][-1] * draws.normal(size=len(ts)))
     return np.column_stack(columns)[ts > -0.5 / RATE]
 
