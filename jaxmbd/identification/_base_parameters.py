@@ -111,6 +111,6 @@ def _words(row: np.ndarray, first: int, names: Sequence[str]) -> str:
     words = names[first]
     for k in np.flatnonzero(row).tolist():
         if k != first:
-            factor = "" if abs(row[k]) == 1 else f"{format_number(abs(row[k]))} "
+            factor = "" if abs(abs(row[k]) - 1) < _ROUNDING else f"{format_number(abs(row[k]))} "
             words += f" {'-' if row[k] < 0 else '+'} {factor}{names[k]}"
     return words
