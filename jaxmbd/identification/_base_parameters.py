@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxmbd.arrays import as_float
+from jaxmbd.checks import check_finite, check_number
 from jaxmbd.printing import count_of, format_number, table
 
 _DEPENDENT = 1e-8  # share of the largest singular value below which columns count as dependent
@@ -59,6 +61,9 @@ def base_parameters(
 ) -> BaseParameters:
     """The base parameters of a regressor. Columns are compared in units of their size, and those of masses are the
     first to be expressed by others, then those of first moments: so combinations are named as is usual for robots."""
+    if tolerance is not None:
+        check_finite("Base parameters", "tolerance", as_float(tolerance))
+        check_number("Base parameters", "tolerance", as_float(tolerance), "1")
     sizes = np.linalg.norm(matrix, axis=0)
     acts = sizes > _WITHOUT * _largest_by_unit(sizes, units)
     at = sorted(np.flatnonzero(acts).tolist(), key=lambda k: (_LAST.get(units[k], 0), k))

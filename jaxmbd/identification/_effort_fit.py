@@ -18,7 +18,7 @@ import scipy
 from jaxtyping import Float
 
 from jaxmbd.arrays import as_float
-from jaxmbd.checks import check_count, check_instance, check_mapping, check_number
+from jaxmbd.checks import check_count, check_finite, check_instance, check_mapping, check_number
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._base_parameters import BaseParameters, base_parameters
 from jaxmbd.identification._possible_numbers import nearest_possible
@@ -181,6 +181,7 @@ def _check(
 ) -> None:  # fmt: skip
     check_known("method", [method], get_args(Method))
     check_count("fit_efforts: decimate", decimate, 1)
+    check_finite("fit_efforts", "prior", as_float(prior))
     check_number("fit_efforts", "prior", as_float(prior), "1")
     if (instruments is not None) != (method == "instruments"):
         raise MechanismError("fit_efforts: instruments and method='instruments' belong together: give both, or none.")
@@ -197,6 +198,8 @@ def _check(
         )
     for regressor, measured in zip(regressors, efforts, strict=True):
         check_mapping("fit_efforts: efforts", measured, "{'motor': torques}")
+        if not measured:
+            raise MechanismError("fit_efforts: efforts must name at least one actuator: {'motor': torques}.")
         check_known("actuator", measured, regressor.actuators)
         for name, values in measured.items():
             if np.shape(values) != regressor.ts.shape:

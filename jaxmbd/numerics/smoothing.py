@@ -31,6 +31,7 @@ _INTERPOLATES = 0.02  # least share of residual degrees of freedom: below it the
 _RESTS = 4.0  # samples on each step of a rounding: up to some ten, steps are taken for noise, beyond for motion
 _FOLLOWS = 0.5  # of the noise of a rounding: a curve that leaves less follows the steps
 _WHOLE = 1e-3  # how close to whole numbers the multiples of a resolution are
+_LOWEST = 0.01  # periods over all samples: a filter below it has lost all digits
 _UNEVEN = 0.02  # largest distance, in steps, of a time from its place among equally spaced ones
 _FEWEST_FILTERED = 10  # samples: fewer than the filter and its differences reach over
 _HIGHEST_ORDER = 10
@@ -148,10 +149,11 @@ def butterworth_smoothed(
         )
     if not isinstance(order, int) or isinstance(order, bool) or not 1 <= order <= _HIGHEST_ORDER:
         raise MechanismError(f"{call}: order must be a whole number from 1 to {_HIGHEST_ORDER}, got {shown(order)}.")
-    if cutoff is not None and not (_is_positive(cutoff) and cutoff < 0.5 / step):
+    lowest = _LOWEST / (step * len(times))
+    if cutoff is not None and not (_is_positive(cutoff) and lowest < cutoff < 0.5 / step):
         raise MechanismError(
-            f"{call}: cutoff must be a frequency below half the sampling frequency, {0.5 / step:g}, or None to choose "
-            f"it, got {shown(cutoff)}."
+            f"{call}: cutoff must be a frequency below half the sampling frequency, {0.5 / step:.6g}, and above a "
+            f"hundredth of a period over all samples, {lowest:.3g}, or None to choose it, got {shown(cutoff)}."
         )
     relative = _whitest(samples, order) if cutoff is None else float(cutoff) * step
     filtered = _filtered(samples, relative, order)
