@@ -151,8 +151,8 @@ def _smoothed(name: str, ts: Any, given: Sequence[Any], smoothing: str, cutoff: 
             return kalman_smoothed(ts, positions, speeds, accelerations, noise=noise)
         if smoothing == "none":
             return _as_they_are(ts, positions=positions, speeds=speeds, accelerations=accelerations)
-        for what, given in (("speeds", speeds), ("accelerations", accelerations), ("noise", noise)):
-            if given is not None:
+        for what, unused in (("speeds", speeds), ("accelerations", accelerations), ("noise", noise)):
+            if unused is not None:
                 raise MechanismError(f"smoothing={smoothing!r} takes positions alone, and no {what}: use 'kalman'.")
         if smoothing == "butterworth":
             return butterworth_smoothed(ts, positions, cutoff=cutoff)
@@ -173,22 +173,12 @@ def _as_they_are(ts: Any, **given: Any) -> Smoothed:
 
 def _by_spline(ts: np.ndarray, positions: Any) -> Smoothed:
     spline = SmoothingSpline(ts, positions)
-    breaks, coefficients = np.asarray(spline.breaks), np.asarray(spline.coefficients)
-    piece = np.clip(np.searchsorted(breaks, ts, side="right") - 1, 0, len(breaks) - 1)
-    x = (ts - breaks[piece])[:, None]
-    values = [np.sum(_derived(coefficients[piece], k) * x ** np.arange(5 - k, -1, -1), axis=1) for k in range(3)]
+    pieces = scipy.interpolate.PPoly(np.asarray(spline.coefficients).T, np.append(spline.breaks, ts[-1]))
+    values = [pieces(ts, order) for order in range(3)]
     noise = float(np.std(np.asarray(positions) - values[0]))
     nothing = np.full((len(ts), 3), np.nan)
     how = f"quintic spline, smoothing {format_number(spline.smoothing)}"
     return Smoothed(values[0], values[1], values[2], noise, np.nan, np.nan, nothing, how)
-
-
-def _derived(coefficients: np.ndarray, order: int) -> np.ndarray:
-    """The coefficients of the derivatives of polynomials, highest power first."""
-    for _ in range(order):
-        powers = np.arange(coefficients.shape[1] - 1, 0, -1)
-        coefficients = coefficients[:, :-1] * powers
-    return coefficients
 
 
 # --- loops ---------------------------------------------------------------------------------------------------
@@ -214,9 +204,7 @@ def reconciled(
     names = motion.coordinates
     samples = jnp.stack([motion.samples[name] for name in names], axis=1)
     found = _reconciled(free, motion.ts, nominal.q, samples, jnp.asarray(_weights(frozen(motion))), names)
-    places = [names.index(name) for name in chosen]
-    kept = {name: found[:, k] for name, k in zip(chosen, places, strict=True)}
-    return eqx.tree_at(lambda m: m.samples, _only(motion, chosen), kept)
+    return eqx.tree_at(lambda m: m.samples, kept, {name: found[:, names.index(name)] for name in chosen})
 
 
 def _independent(mechanism: Mechanism, motion: MeasuredMotion) -> tuple[str, ...]:

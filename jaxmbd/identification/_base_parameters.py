@@ -16,7 +16,7 @@ from jaxmbd.arrays import as_float
 from jaxmbd.checks import check_finite, check_number
 from jaxmbd.printing import count_of, format_number, table
 
-_DEPENDENT = 1e-8  # share of the largest singular value below which columns count as dependent
+_DEPENDENT = 1e-8  # share of a column that those before it leave, below which it counts as dependent
 _LAST = {"kg m": 1, "kg": 2}  # units of the numbers that are expressed by others, if any of them is
 _WITHOUT = 1e-10  # share of the largest column below which one counts as zero
 _ROUNDING = 1e-7  # of a coefficient, in units of its columns' sizes
@@ -94,8 +94,7 @@ def _sums(combination: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _independent(columns: np.ndarray, tolerance: float) -> np.ndarray:
-    """The columns that do not depend on those before them: what is left of a column is above a share of the largest
-    singular value, which for columns of length one is at most the root of their number."""
+    """The columns, of length one, that do not depend on those before them: more is left of them than the tolerance."""
     basis, kept = np.zeros((len(columns), 0)), []
     for k, column in enumerate(columns.T):
         left = column - basis @ (basis.T @ column)

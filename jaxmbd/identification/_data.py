@@ -15,6 +15,7 @@ from jaxmbd.errors import MechanismError, check_known, shown
 from jaxmbd.identification._experiment import OWN, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments
 from jaxmbd.identification._stacks import Stack, joined
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.parameters import Parameters, check_within
 from jaxmbd.state.output_channels import channel_units
 
@@ -36,12 +37,11 @@ def listed(experiments: Any) -> list[Experiment]:
 
 def reconciled_with(parameters: Parameters, experiments: Sequence[Experiment]) -> list[Experiment]:
     """Return the experiments with their measured motions by as many coordinates as there are degrees of freedom, closed
-    for the values at which a search starts."""
+    for the values at which a search starts, or that are fixed."""
     found = []
     for experiment in experiments:
         if experiment.motion is not None:
-            mechanism = parameters.mechanism_at({**parameters.fixed, **parameters.start, **experiment.own})
-            motion = reconciled(mechanism, experiment.motion, kinematics)
+            motion = reconciled(_mechanism_of(parameters, experiment), experiment.motion, kinematics)
             experiment = eqx.tree_at(lambda e: e.motion, experiment, motion)
         found.append(experiment)
     return found
@@ -86,8 +86,13 @@ def check_names(
 
 def _units_on_motion(parameters: Parameters, experiment: Experiment) -> dict[str, str]:
     """The channels of a measured motion, the efforts of actuators among them."""
-    mechanism = parameters.mechanism_at({**parameters.fixed, **parameters.start, **experiment.own})
+    mechanism = _mechanism_of(parameters, experiment)
     return channel_units(mechanism if experiment.actuators is None else actuated(mechanism, dict(experiment.actuators)))
+
+
+def _mechanism_of(parameters: Parameters, experiment: Experiment) -> Mechanism:
+    """The mechanism of an experiment, for the values at which a search starts, or that are fixed."""
+    return parameters.mechanism_at({**parameters.start, **parameters.fixed, **experiment.own})
 
 
 def samples_of(stacks: Sequence[Stack]) -> int:

@@ -87,12 +87,17 @@ class EffortFit:
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """Rows of all actuators of all motions: the matrix of the numbers, the efforts without the known ones, and for each
-    row its actuator and its run, a motion's actuator; `times`: the motions' numbers of samples."""
+    row its run: the number of its motion times `actuators`, their number, plus that of its actuator."""
 
     Y: Float[Array, "rows numbers"]
     tau: Float[Array, " rows"]
-    actuator: Array
     run: Array
+    actuators: int
+
+    @property
+    def actuator(self) -> Array:
+        """For each row the number of its actuator."""
+        return self.run % self.actuators
 
 
 def fit_efforts(
@@ -151,12 +156,13 @@ def fit_efforts(
     if method == "instruments":
         given = _listed("instruments", instruments, Regressor)
         Z = _stacked(given, efforts, decimate).Y[:, base.independent]
-    solve = {"total": _total, "robust": _robust}.get(method, _weighted)
-    pi, weights = solve(X, Z, rows) if method != "ordinary" else _solved(X, Z, rows.tau, np.ones(len(X)))
-    theta = _nearest(base, pi, np.asarray(first.values))
+    solve = {"ordinary": _ordinary, "total": _total, "robust": _robust}.get(method, _weighted)
+    pi, weights = solve(X, Z, rows)
     if method == "possible":
         theta = nearest_possible(first, rows.Y * weights[:, None], rows.tau * weights, prior)
         pi = base.combination @ theta
+    else:
+        theta = _nearest(base, pi, np.asarray(first.values))
     residuals = rows.tau - X @ pi
     return EffortFit(
         first, method, base, pi, _standard_errors(X, Z, residuals, weights, rows.run), theta,
@@ -210,17 +216,17 @@ def _check(
 
 
 def _stacked(regressors: Sequence[Regressor], efforts: Sequence[Mapping[str, Any]], decimate: int) -> _Rows:
-    parts, run = [], 0
-    for regressor, measured in zip(regressors, efforts, strict=True):
+    parts, actuators = [], len(regressors[0].actuators)
+    for motion, (regressor, measured) in enumerate(zip(regressors, efforts, strict=True)):
         matrix, known = np.asarray(regressor.matrix), np.asarray(regressor.known)
         for k, name in enumerate(regressor.actuators):
             if name in measured:
                 tau = np.asarray(measured[name], dtype=float) - known[:, k]
                 Y, tau = _decimated(matrix[:, k], tau, decimate)
                 use = np.isfinite(tau)
-                parts.append((Y[use], tau[use], np.full(use.sum(), k), np.full(use.sum(), run)))
-                run += 1
-    return _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+                parts.append((Y[use], tau[use], np.full(use.sum(), motion * actuators + k)))
+    Y, tau, run = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _Rows(Y, tau, run, actuators)
 
 
 def _decimated(Y: Array, tau: Array, factor: int) -> tuple[Array, Array]:
@@ -239,22 +245,23 @@ def _decimated(Y: Array, tau: Array, factor: int) -> tuple[Array, Array]:
 # --- estimates -----------------------------------------------------------------------------------------------
 
 
-def _solved(X: Array, Z: Array, tau: Array, weights: Array) -> tuple[Array, Array]:
+def _solved(X: Array, Z: Array, tau: Array, weights: Array) -> Array:
     """The solution of `Zᵀ W² (X π − τ) = 0`, by QR where `Z = X`; columns in units of their size."""
     sizes = np.linalg.norm(X * weights[:, None], axis=0)
     Xw, tw = X * weights[:, None] / sizes, tau * weights
     if Z is X:
-        return np.linalg.lstsq(Xw, tw, rcond=None)[0] / sizes, weights
+        return np.linalg.lstsq(Xw, tw, rcond=None)[0] / sizes
     Q, _ = np.linalg.qr(Z * weights[:, None])
-    return np.linalg.solve(Q.T @ Xw, Q.T @ tw) / sizes, weights
+    return np.linalg.solve(Q.T @ Xw, Q.T @ tw) / sizes
 
 
 def _settled(X: Array, Z: Array, tau: Array, weights_of: Callable[[Array], Array]) -> tuple[Array, Array]:
     """The estimate whose weights follow from its own residuals."""
-    pi, weights = _solved(X, Z, tau, np.ones(len(X)))
+    weights = np.ones(len(X))
+    pi = _solved(X, Z, tau, weights)
     for _ in range(_ROUNDS):
         before, weights = pi, weights_of(tau - X @ pi)
-        pi, _ = _solved(X, Z, tau, weights)
+        pi = _solved(X, Z, tau, weights)
         if np.linalg.norm(X @ (pi - before)) <= _SETTLED * np.linalg.norm(tau):
             break
     return pi, weights
@@ -276,6 +283,11 @@ def _rms(x: Array) -> float:
 
 def _median(x: Array) -> float:
     return _NORMAL * float(np.median(np.abs(x)))
+
+
+def _ordinary(X: Array, Z: Array, rows: _Rows) -> tuple[Array, Array]:
+    weights = np.ones(len(X))
+    return _solved(X, Z, rows.tau, weights), weights
 
 
 def _weighted(X: Array, Z: Array, rows: _Rows) -> tuple[Array, Array]:
@@ -358,12 +370,7 @@ def _quality(names: Sequence[str], rows: _Rows, residuals: Array) -> tuple[dict[
 
 
 def _split(regressors: Sequence[Regressor], rows: _Rows, residuals: Array) -> tuple[dict[str, Array], ...]:
-    runs = [[residuals[rows.run == k], int(rows.actuator[rows.run == k][0])] for k in np.unique(rows.run)]
-    found, place = [], 0
-    for regressor in regressors:
-        own = {}
-        while place < len(runs) and regressor.actuators[runs[place][1]] not in own:
-            own[regressor.actuators[runs[place][1]]] = runs[place][0]
-            place += 1
-        found.append(own)
-    return tuple(found)
+    """The residuals of each motion, by actuator."""
+    used = set(rows.run.tolist())
+    runs = [[(name, m * rows.actuators + k) for k, name in enumerate(r.actuators)] for m, r in enumerate(regressors)]
+    return tuple({name: residuals[rows.run == run] for name, run in own if run in used} for own in runs)

@@ -68,13 +68,16 @@ class Regressor(eqx.Module):
 
         **Raises:** `MechanismError` if a mass is not positive; whether an inertia is possible is not looked at.
         """
-        return with_theta(self.mechanism, self.bodies, self.numbers, jnp.asarray(theta))
+        count = len(inertial_names(self.mechanism))
+        own, others = jnp.split(jnp.asarray(theta), [count * len(self.bodies)])
+        mechanism = replaced(self.mechanism, zip(self.numbers, others, strict=True))
+        return with_inertial_values(mechanism, dict(zip(self.bodies, own.reshape(-1, count), strict=True)))
 
     def base(self, tolerance: float | None = None) -> BaseParameters:
         """Return the base parameters: the combinations of numbers that the motion tells apart.
 
-        `tolerance`: the share of the largest singular value, of columns in units of their size, below which a
-        combination counts as without effect; by default that of rounding.
+        `tolerance`: the share of a number's effect, below which others can take its place; by default some more than
+        rounding.
         """
         matrix = np.asarray(self.matrix).reshape(-1, len(self.names))
         return base_parameters(matrix, self.names, self.units, np.asarray(self.values), tolerance)
@@ -148,16 +151,6 @@ def regressor(
         units=(*(inertial_units(mechanism) * len(chosen)), *(n.unit(mechanism) for n in others)),
         actuators=drivers, bodies=chosen, numbers=others,
     )  # fmt: skip
-
-
-def with_theta(
-    mechanism: Mechanism, bodies: Sequence[str], numbers: Sequence[Number], theta: Float[Array, " numbers"]
-) -> Mechanism:
-    """The mechanism with the numbers `θ` of a regressor: the inertial ones of bodies, then the others."""
-    count = len(inertial_names(mechanism))
-    own, others = jnp.split(theta, [count * len(bodies)])
-    mechanism = replaced(mechanism, zip(numbers, others, strict=True))
-    return with_inertial_values(mechanism, dict(zip(bodies, own.reshape(-1, count), strict=True)))
 
 
 def _bodies(mechanism: Mechanism, names: Sequence[str] | None) -> tuple[str, ...]:
