@@ -4,7 +4,7 @@ With the base parameters `π = K θ` the efforts are `τ = X π + τ₀ + e`. Th
 is seldom white, so standard errors come from the residuals themselves, and not from a model of the noise.
 
 Sources: Khalil, Dombre, *Modeling, Identification and Control of Robots* (2002), chapter 12; Hamilton, *Time Series
-Analysis* (1994), §8.2 (errors under coloured noise); Brockwell, Davis, *Time Series* (1991), §5.2, §8.1; Janot,
+Analysis* (1994), §8.2 (errors under coloured noise); Janot,
 Vandanjon, Gautier, *A generic instrumental variable approach for industrial robot identification*, IEEE Trans. Control
 Syst. Tech. 22 (2014).
 """
@@ -24,6 +24,7 @@ from jaxmbd.identification._base_parameters import BaseParameters, base_paramete
 from jaxmbd.identification._possible_numbers import nearest_possible
 from jaxmbd.identification._regressor import Regressor
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.numerics.autoregression import autocovariances
 from jaxmbd.printing import count_of, format_number, table
 
 Method = Literal["weighted", "ordinary", "robust", "total", "instruments", "possible"]
@@ -330,34 +331,11 @@ def _standard_errors(X: Array, Z: Array, residuals: Array, weights: Array, run: 
     inverse, B = np.linalg.inv(Zw.T @ Xw), np.zeros((X.shape[1],) * 2)
     for k in np.unique(run):
         own, noise = run == k, (residuals * weights)[run == k]
-        gamma = _autocovariances(noise)
+        gamma = autocovariances([noise])
         spread = scipy.linalg.matmul_toeplitz(gamma, Zw[own])
         taken = np.sum(inverse.T * (spread.T @ Xw[own]))
         B += Zw[own].T @ spread * len(noise) * gamma[0] / max(len(noise) * gamma[0] - taken, np.finfo(float).tiny)
     return np.sqrt(np.maximum(np.diag(inverse @ B @ inverse.T), 0.0)) / sizes
-
-
-def _autocovariances(noise: Float[Array, " n"]) -> Float[Array, " n"]:
-    """The autocovariances of an autoregressive process for a noise, by Yule and Walker's equations: up to its order
-    they are those of the samples. The order has the least Bayesian information criterion."""
-    n = len(noise)
-    longest = min(int(10 * np.log10(n)), n - 1)
-    sampled = np.array([noise[k:] @ noise[: n - k] for k in range(longest + 1)]) / n
-    if not sampled[0] > 0:
-        return np.zeros(n)
-    factors, variance = np.zeros(0), sampled[0]
-    best = n * np.log(variance), factors
-    for order in range(1, longest + 1):  # Levinson and Durbin's recursion
-        last = (sampled[order] - factors @ sampled[order - 1 : 0 : -1]) / variance
-        factors, variance = np.append(factors - last * factors[::-1], last), variance * (1 - last**2)
-        if not variance > 0:
-            break
-        best = min(best, (n * np.log(variance) + order * np.log(n), factors), key=lambda one: one[0])
-    factors = best[1]
-    found = np.concatenate([sampled[: len(factors) + 1], np.zeros(n - len(factors) - 1)])
-    for k in range(len(factors) + 1, n if len(factors) else 0):
-        found[k] = factors @ found[k - 1 : k - len(factors) - 1 : -1]
-    return found
 
 
 def _quality(names: Sequence[str], rows: _Rows, residuals: Array) -> tuple[dict[str, float], dict[str, float]]:

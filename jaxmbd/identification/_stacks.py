@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from jaxmbd.arrays import constant
 from jaxmbd.errors import MechanismError
@@ -112,6 +112,19 @@ def by_channel(stack: Stack, rows: np.ndarray) -> dict[str, np.ndarray]:
         found[name] = part.reshape(lanes, samples, width // samples, *rows.shape[2:])
         at += width
     return found
+
+
+def channel_series(
+    stacks: Sequence[Stack], residuals: Sequence[np.ndarray]
+) -> dict[str, list[Float[np.ndarray, " _"]]]:
+    """Return the residuals of each channel without missing samples: one series for each experiment and component."""
+    found: dict[str, list[np.ndarray]] = {}
+    for stack, rows in zip(stacks, residuals, strict=True):
+        for name, r in by_channel(stack, rows).items():
+            present = np.isfinite(np.asarray(stack.experiment.data[name])).reshape(r.shape)
+            pairs = ((r[k, :, c], present[k, :, c]) for k in range(len(r)) for c in range(r.shape[2]))
+            found.setdefault(name, []).extend(x[is_there] for x, is_there in pairs if is_there.any())
+    return {name: parts for name, parts in found.items() if parts}
 
 
 def by_experiment(

@@ -1,7 +1,8 @@
 """Standard errors and correlations of estimates, from the Jacobian of the residuals and their scatter.
 
-`s² (JᵀJ)⁻¹` assumes that all residuals are independent. Those of a model that is not perfect follow the motion, and the
-formula then gives far too small errors. With enough experiments the scatter between them is used, by the sandwich
+`s² (JᵀJ)⁻¹` assumes that all residuals are independent. Where they are not, or have other levels than was given, their
+correlations and levels replace that (`_score_scatter.py`). Those of a model that is not perfect follow the motion, and
+even this gives too small errors. With enough experiments the scatter between them is used, by the sandwich
 estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986). There
 must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero. An experiment
 tells nothing of the scatter of what it alone has, such as its initial state: with `J` and `g` of what is left of its
@@ -17,7 +18,8 @@ the sum is the number of well-determined parameters (MacKay, Neural Computation 
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import diffrax as dfx
@@ -30,7 +32,8 @@ from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._identifiability import Estimates, Identifiability, Undetermined, identifiability
 from jaxmbd.identification._minimise import Minimum
 from jaxmbd.identification._problem import Problem
-from jaxmbd.identification._residual_tests import ResidualTest, correlated_scores, residual_tests
+from jaxmbd.identification._residual_tests import ResidualTest, residual_tests
+from jaxmbd.identification._score_scatter import ChannelScores, channel_scores, scattered
 from jaxmbd.numerics.block_least_squares import Linearised
 from jaxmbd.parameters.parameters import flat
 
@@ -49,8 +52,8 @@ class Uncertainty:
     - `share`: how much of each number the data determine, from 0 to 1; the rest is left to its prior;
     - `freedom`: the degrees of freedom of the variance;
     - `uncertain`: the relative errors of the standard errors, from the errors of the Jacobian;
-    - `widening`: by which factors the correlations of the residuals make the errors larger than `covariance` says; one
-      where the residuals are independent, or where the covariance comes from the scatter between experiments;
+    - `widening`: by which factors the errors are larger than they would be if the residuals were independent and all of
+      the level given; one where they are, and where the covariance comes from the scatter between experiments;
     - `tests`: what the residuals of each channel tell; `is_from_scatter`: whether the covariance comes from there;
     - `groups`: the groups of unknowns that they do not determine one by one, or too poorly for exact standard errors.
     """
@@ -133,22 +136,26 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     widening = np.ones(len(covariance))
     if is_from_scatter := count >= ENOUGH and count > float(share[:shared].sum()):
         covariance, freedom = _sandwich(J, r, experiment, shared, determined), float(count - 1)
-    elif correlated := [test.channel for test in tests if test.is_correlated]:
-        scores = correlated_scores(problem, minimum.linearised, correlated)
-        scores = _by_physical_values(_by_physical_values(scores, slopes).T, slopes)
-        scores = scores * np.outer(unknowns.sizes, unknowns.sizes) / level**2
-        widening = _widening(covariance, scores)
+    elif tests:
+        channels = channel_scores(problem, minimum.linearised, {test.channel for test in tests})
+        units = partial(_in_units, slopes=slopes, sizes=unknowns.sizes, level=level)
+        independent = np.diag(covariance)
+        covariance, freedom = scattered(covariance, freedom, [units(one) for one in channels])
+        ratio = np.divide(np.diag(covariance), independent, out=np.ones_like(independent), where=independent > 0)
+        widening = np.sqrt(np.maximum(ratio, 0.0))
     return Uncertainty(
         unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
         freedom, determined.uncertain, determined.groups, widening, tests, is_from_scatter,
     )  # fmt: skip
 
 
-def _widening(covariance: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The factors of the standard errors if what the correlations of residuals add to the scatter of scores is added;
-    at least one, as estimated correlations may be of chance."""
-    before, more = np.diag(covariance), np.einsum("ij,jk,ki->i", covariance, scores, covariance)
-    return np.sqrt(1 + np.divide(np.maximum(more, 0.0), before, out=np.zeros_like(before), where=before > 0))
+def _in_units(one: ChannelScores, *, slopes: list[np.ndarray], sizes: np.ndarray, level: float) -> ChannelScores:
+    """Scores by physical values in units of their sizes, of residuals in units of their level."""
+    outer = np.outer(sizes, sizes) / level**2
+    white, coloured = (
+        _by_physical_values(_by_physical_values(x, slopes).T, slopes) * outer for x in (one.white, one.coloured)
+    )
+    return replace(one, square=one.square / level**2, white=white, coloured=coloured)
 
 
 def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:

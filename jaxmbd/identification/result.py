@@ -13,7 +13,6 @@ from jaxtyping import PyTree
 from rich.markup import escape
 from rich.table import Table
 
-from jaxmbd.checks import check_flags
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
@@ -232,28 +231,23 @@ class Fit(AbstractComparison):
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
         return (*ended, *map(str, self.undetermined), *map(str, self.ill_conditioned), *self.remarks)
 
-    def interval(self, level: float = 0.95, *, widened: bool = False) -> dict[str, tuple[PyTree, PyTree]]:
+    def interval(self, level: float = 0.95) -> dict[str, tuple[PyTree, PyTree]]:
         """Return the confidence interval of each parameter by name, by Student's t distribution.
 
         It is computed in the numbers of the search, where the model is the more linear, and so never leaves the range
         of a parameter: that of a `Positive` one is `p e^{±t σ/p}`. Those of parameters that the data do not determine
         are the whole range.
 
-        **Arguments:** `level`; `widened`: allow for correlations of the residuals, as far as they can be estimated from
-        these: by the factors of `uncertainty.widening`. Biases by what a model lacks are not covered.
+        Biases by what a model lacks are not covered.
         """
         if not (isinstance(level, float) and 0 < level < 1):
             raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
-        check_flags("interval", widened=widened)
         errors = self.standard_errors
         if self.uncertainty is None or errors is None:
             raise MechanismError(
                 "The optimiser has computed no Jacobian: there are no standard errors. Leave optimiser out."
             )
         width = float(scipy.stats.t.ppf(0.5 + level / 2, self.uncertainty.freedom))
-        if widened:
-            flat_errors, unravel = ravel_pytree(errors)
-            errors = unravel(flat_errors * self.uncertainty.widening[: flat_errors.size])
         parameters = self.problem.parameters
         lower, upper = (
             {
