@@ -15,11 +15,12 @@ from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
-from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
+from jaxmbd.identification._likelihood_intervals import with_likelihood_intervals
+from jaxmbd.identification._minimise import Minimum, Report, gradient_descent, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._search import searched
 from jaxmbd.identification._stacks import by_experiment
-from jaxmbd.identification._uncertainty import uncertainty
+from jaxmbd.identification._uncertainty import Uncertainty, uncertainty
 from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -114,7 +115,8 @@ def fit(
         else:
             minimum, losses = gradient_descent(problem, optimiser, steps, batch, report), ()
         report("standard errors ...")
-        return _summarised(problem, minimum, losses)
+        lanes = starts if optimiser is None and problem.noise == "given" else 1
+        return _summarised([problem], [minimum], lanes, losses, report)[0]
 
 
 def _check_optimiser(optimiser: object, problem: Problem, starts: int, checkpoint: object) -> None:
@@ -171,13 +173,14 @@ def side_by_side(
     with reporting(progress) as report:
         nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0], problems[0].continuity)
         minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
+        fits = _summarised(problems, minima, len(problems), (), report)
     failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in _NOT_CONVERGED]
     if failed:
         shown = ", ".join(f"number {k} ({minima[k].outcome})" for k in failed[:_SHOWN])
         more = " and others" * (len(failed) > _SHOWN)
         text = f"{what}: {len(failed)} of {len(minima)} searches have not converged: {shown}{more}."
         warnings.warn(text, FitWarning, stacklevel=3)
-    return tuple(_summarised(problem, one, ()) for problem, one in zip(problems, minima, strict=True))
+    return fits
 
 
 def _problem(problem: object, experiments: object, free: object, options: dict[str, Any]) -> Problem:
@@ -192,10 +195,20 @@ def _problem(problem: object, experiments: object, free: object, options: dict[s
     return Problem(problem, experiments, free, **options)  # pyright: ignore[reportArgumentType]
 
 
-def _summarised(problem: Problem, minimum: Minimum, losses: tuple[float, ...]) -> Fit:
-    """Return the `Fit` that corresponds to the result of a search."""
+def _summarised(
+    problems: Sequence[Problem], minima: Sequence[Minimum], lanes: int, losses: tuple[float, ...], report: Report
+) -> tuple[Fit, ...]:
+    """Return the `Fit`s that correspond to the results of searches, of which so many ran side by side."""
+    pairs = list(zip(problems, minima, strict=True))
+    known = [None if one.linearised is None else uncertainty(problem, one) for problem, one in pairs]
+    known = with_likelihood_intervals(problems, minima, known, lanes, report)
+    return tuple(
+        _fit_of(problem, minimum, found, losses) for (problem, minimum), found in zip(pairs, known, strict=True)
+    )
+
+
+def _fit_of(problem: Problem, minimum: Minimum, found: Uncertainty | None, losses: tuple[float, ...]) -> Fit:
     theta = problem.physical(minimum.u)
-    found = None if minimum.linearised is None else uncertainty(problem, minimum)
     return Fit(
         problem=problem, theta=theta, uncertainty=found, experiments=problem.experiments(),
         states=_states(problem, theta), predicted=by_experiment(problem.stacks, minimum.readings),

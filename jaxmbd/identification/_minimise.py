@@ -90,7 +90,7 @@ def levenberg_marquardt(
     states = checkpoint.states([flattened(u) for u in starts])
     each = list(problems) * (len(states) if len(problems) == 1 else 1)
     running = [_begun(problem, like, state, steps, tolerance) for problem, state in zip(each, states, strict=True)]
-    together = _side_by_side(problems, len(running))
+    together = evaluator(problems, len(running))
     report("compiling the simulations and their derivatives ...")
     outcome, nearby = "", [None] * len(running)
     try:
@@ -122,11 +122,11 @@ def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tol
     return _Running(state, generator, next(generator))
 
 
-def _side_by_side(
+def evaluator(
     problems: Sequence[Problem], count: int
 ) -> Callable[[list[Unknowns], Joins, bool], Sequence[Evaluation | None]]:
-    """The evaluation of all searches in one compiled program, if it is asked to with looser tolerances; None where a
-    part does not allow such numbers."""
+    """Return the evaluation of all searches in one compiled program, if it is asked to with looser tolerances; it gives
+    None where a part does not allow such numbers, if it has allowed others."""
     if count == 1:  # not mapped, so that the program is the same for all fits of this kind
         alone, seen = eqx.filter_jit(evaluate), []
 

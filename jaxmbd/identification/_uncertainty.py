@@ -17,8 +17,8 @@ the sum is the number of well-determined parameters (MacKay, Neural Computation 
 """
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -44,6 +44,33 @@ _ROUNDING = 1e-10  # share of the largest eigenvalue of a correlation matrix
 
 
 @dataclass(frozen=True)
+class RootProfile:
+    """The root of what the loss gains along one parameter, in units of its level, with a sign: a straight line for a
+    linear model.
+
+    `values`, `roots`: both rising, with the estimate and zero among them; `ends`: of the parameter's range; `is_open`:
+    whether the range ends on a side before the data exclude a value.
+    """
+
+    values: Float[np.ndarray, " n"]
+    roots: Float[np.ndarray, " n"]
+    ends: tuple[float, float]
+    is_open: tuple[bool, bool]
+
+    def crossing(self, root: float) -> float:
+        """Return the value at which the root is a given one; the end of the range if it is nowhere."""
+        for side in (0, -1):
+            if (root - self.roots[side]) * (1 if side else -1) > 0:
+                if self.is_open[side]:
+                    return self.ends[side]
+                near = -2 if side else 1
+                slope = (self.values[side] - self.values[near]) / (self.roots[side] - self.roots[near])
+                beyond = float(self.values[side] + slope * (root - self.roots[side]))
+                return min(max(beyond, self.ends[0]), self.ends[1])
+        return float(np.interp(root, self.roots, self.values))
+
+
+@dataclass(frozen=True)
 class Uncertainty:
     """What the data tell about the unknowns of a problem, in their order: parameters, then those of each experiment.
 
@@ -53,7 +80,9 @@ class Uncertainty:
     - `freedom`: the degrees of freedom of the variance;
     - `uncertain`: the relative errors of the standard errors, from the errors of the Jacobian;
     - `widening`: by which factors the errors are larger than they would be if the residuals were independent and all of
-      the level given; one where they are, and where the covariance comes from the scatter between experiments;
+      the level given;
+    - `level`: the root mean square of the residuals, in units of the noise levels that were given, for `freedom`;
+    - `profiles`: by their places, the parameters in which the model is too far from linear for their standard errors;
     - `tests`: what the residuals of each channel tell; `is_from_scatter`: whether the covariance comes from there;
     - `groups`: the groups of unknowns that they do not determine one by one, or too poorly for exact standard errors.
     """
@@ -69,6 +98,8 @@ class Uncertainty:
     widening: Float[np.ndarray, " n"]
     tests: tuple[ResidualTest, ...]
     is_from_scatter: bool
+    level: float
+    profiles: Mapping[int, RootProfile] = field(default_factory=dict)
 
     @property
     def undetermined(self) -> tuple[Undetermined, ...]:
@@ -116,7 +147,7 @@ def _inverse_root(correlation: np.ndarray) -> np.ndarray:
 def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     """Return standard errors and correlations at the end of a search that has computed a Jacobian."""
     assert minimum.linearised is not None
-    unknowns, slopes = _unknowns(problem, minimum)
+    unknowns, slopes = unknowns_of(problem, minimum)
     J, r, experiment, measured = dense(minimum.linearised)
     J = _by_physical_values(J, slopes) * unknowns.sizes
     errors = _by_physical_values(_errors(problem, minimum), slopes) * unknowns.sizes
@@ -136,17 +167,22 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     widening = np.ones(len(covariance))
     if is_from_scatter := count >= ENOUGH and count > float(share[:shared].sum()):
         covariance, freedom = _sandwich(J, r, experiment, shared, determined), float(count - 1)
+        widening = _ratio(covariance, determined.inverse)
     elif tests:
         channels = channel_scores(problem, minimum.linearised, {test.channel for test in tests})
         units = partial(_in_units, slopes=slopes, sizes=unknowns.sizes, level=level)
-        independent = np.diag(covariance)
         covariance, freedom = scattered(covariance, freedom, [units(one) for one in channels])
-        ratio = np.divide(np.diag(covariance), independent, out=np.ones_like(independent), where=independent > 0)
-        widening = np.sqrt(np.maximum(ratio, 0.0))
+        widening = _ratio(covariance, determined.inverse)
     return Uncertainty(
         unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
-        freedom, determined.uncertain, determined.groups, widening, tests, is_from_scatter,
+        freedom, determined.uncertain, determined.groups, widening, tests, is_from_scatter, level,
     )  # fmt: skip
+
+
+def _ratio(covariance: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """How many times larger the standard errors are than before."""
+    new, old = np.maximum(np.diag(covariance), 0.0), np.diag(before)
+    return np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0))
 
 
 def _in_units(one: ChannelScores, *, slopes: list[np.ndarray], sizes: np.ndarray, level: float) -> ChannelScores:
@@ -234,8 +270,8 @@ def dense(linearised: Linearised) -> Dense:
     return Dense(*map(np.concatenate, (rows, residuals, experiment, measured)))
 
 
-def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.ndarray]]:
-    """The unknowns with physical values, and their derivatives by the numbers of the search, array by array."""
+def unknowns_of(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.ndarray]]:
+    """Return the unknowns with physical values, and their derivatives by the numbers of the search, array by array."""
     parameters, theta = problem.parameters, problem.physical(minimum.u)
     values: list[np.ndarray] = []
     sizes: list[np.ndarray] = []

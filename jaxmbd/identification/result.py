@@ -235,29 +235,39 @@ class Fit(AbstractComparison):
         """Return the confidence interval of each parameter by name, by Student's t distribution.
 
         It is computed in the numbers of the search, where the model is the more linear, and so never leaves the range
-        of a parameter: that of a `Positive` one is `p e^{±t σ/p}`. Those of parameters that the data do not determine
-        are the whole range.
-
-        Biases by what a model lacks are not covered.
+        of a parameter: that of a `Positive` one is `p e^{±t σ/p}`. Where the model is too far from linear for that
+        (`by_likelihood`), it ends where the likelihood says, or at the end of the range. Those of parameters that the
+        data do not determine are the whole range. Biases by what a model lacks are not covered.
         """
         if not (isinstance(level, float) and 0 < level < 1):
             raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
-        errors = self.standard_errors
-        if self.uncertainty is None or errors is None:
+        known, errors = self.uncertainty, self.standard_errors
+        if known is None or errors is None:
             raise MechanismError(
                 "The optimiser has computed no Jacobian: there are no standard errors. Leave optimiser out."
             )
-        width = float(scipy.stats.t.ppf(0.5 + level / 2, self.uncertainty.freedom))
-        parameters = self.problem.parameters
-        lower, upper = (
-            {
+        width = float(scipy.stats.t.ppf(0.5 + level / 2, known.freedom))
+        parameters, (flat_values, unravel) = self.problem.parameters, ravel_pytree(self.parameters)
+        sides = []
+        for side in (-1, 1):
+            linear = {
                 name: jax.tree.map(
                     lambda x, e, start, f=parameters.free[name].within, side=side: f.moved(x, side * width * e, start),
                     value, errors[name], parameters.start[name],
                 ) for name, value in self.parameters.items()
-            } for side in (-1, 1)
-        )  # fmt: skip
-        return {name: (lower[name], upper[name]) for name in self.parameters}
+            }  # fmt: skip
+            ends = np.array(ravel_pytree(linear)[0])
+            for place, profile in known.profiles.items():
+                ends[place] = profile.crossing(side * width)
+            sides.append(unravel(jnp.asarray(ends, flat_values.dtype)))
+        return {name: (sides[0][name], sides[1][name]) for name in self.parameters}
+
+    @property
+    def by_likelihood(self) -> tuple[str, ...]:
+        """The labels of the numbers in which the model is too far from linear for their standard errors, so that their
+        intervals are those of the likelihood."""
+        places = () if self.uncertainty is None else sorted(self.uncertainty.profiles)
+        return tuple(self.labels[place] for place in places)
 
     def table(self) -> Table:
         """Return a table of estimates, standard errors and strongest correlations for `rich.print`."""
@@ -324,9 +334,18 @@ class Fit(AbstractComparison):
         return "\n".join([head, *rows, *self._remarks()])
 
     def _remarks(self) -> list[str]:
-        """What is said below a table: the way of shooting that was chosen, and warnings."""
+        """What is said below a table: the way of shooting, intervals by the likelihood, and warnings."""
         chosen = [f"{self.problem.shooting}."] if self.problem.shooting else []
-        return chosen + [f"Warning: {text}." for text in self.warnings]
+        return chosen + self._intervals_by_likelihood() + [f"Warning: {text}." for text in self.warnings]
+
+    def _intervals_by_likelihood(self) -> list[str]:
+        if not self.by_likelihood:
+            return []
+        shown = {row.label: row for row in self.rows()}
+        listed = ", ".join(
+            f"{label} {shown[label].interval} {shown[label].unit}".rstrip() for label in self.by_likelihood
+        )
+        return [f"By the likelihood, as standard errors are not enough for 95 % intervals: {listed}."]
 
 
 def _error_text(error: float) -> str:

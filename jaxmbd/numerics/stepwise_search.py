@@ -76,13 +76,13 @@ def search(
     there, scale, last = at, np.zeros_like(state.u), None
     for _ in range(steps):
         norms = at.norms().flat()
-        scale = np.maximum(scale, _positive(norms))
+        scale = np.maximum(scale, positive(norms))
         gradient = at.gradient().flat()
         fixed = held(state.u, gradient, lower, upper) | _silent(norms)
         reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
         if reason:
             return SearchEnd(state.u, at, state.history, CONVERGED, reason)
-        damped = state.damping, _shaped(scale, shapes), _shaped(fixed, shapes)
+        damped = state.damping, shaped(scale, shapes), shaped(fixed, shapes)
         step = at.solved(*damped).flat()
         bend = np.zeros_like(step) if last is None else _bend(at, *last, step, damped)
         straight = np.clip(state.u + step, lower, upper) - state.u
@@ -95,7 +95,7 @@ def search(
             if _undamped_change(at, scale, fixed, shapes) > _EXACT * size:
                 return SearchEnd(state.u, at, state.history, STUCK)
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
-        predicted = at.loss - at.predicted(_shaped(straight, shapes))
+        predicted = at.loss - at.predicted(shaped(straight, shapes))
         there = yield trial
         is_short, before = state.damping > _SHORT, at.loss
         actual = np.nan if there is None or not there.is_finite else before - there.loss
@@ -117,7 +117,7 @@ def _bend(at: Linearised, before: Linearised, last: Flat, step: Flat, damped: tu
     share = np.dot(scale * step, scale * last) / lengths[1] ** 2  # r''(step, step) is near share r''(last, step)
     if not share * lengths[1] >= _SAME_WAY * lengths[0]:
         return np.zeros_like(step)
-    acceleration = share * at.bent(before, _shaped(step, damped[1])).solved(*damped).flat()
+    acceleration = share * at.bent(before, shaped(step, damped[1])).solved(*damped).flat()
     is_small = 2 * np.linalg.norm(scale * acceleration) <= _BENT * lengths[0]
     return acceleration / 2 if is_small else np.zeros_like(step)
 
@@ -143,7 +143,7 @@ def _settled(
 
 def _undamped_change(at: Linearised, scale: Flat, fixed: Flat, shapes: Step) -> float:
     """The length of the change of the residuals by an undamped step: its square is twice the reduction of the loss."""
-    undamped = at.solved(_LEAST_DAMPING, _shaped(scale, shapes), _shaped(fixed, shapes))
+    undamped = at.solved(_LEAST_DAMPING, shaped(scale, shapes), shaped(fixed, shapes))
     return float(np.sqrt(2 * max(at.loss - at.predicted(undamped), 0.0)))
 
 
@@ -152,12 +152,12 @@ def _silent(norms: Flat) -> Bool[np.ndarray, " n"]:
     return norms <= _SILENT * norms.max(initial=0.0)
 
 
-def _positive(norms: Flat) -> Flat:
+def positive(norms: Flat) -> Flat:
     """The scale of the columns; one for those without effect."""
     return np.where(norms > 0, norms, 1.0)
 
 
-def _shaped(flat: Flat, shapes: Step) -> Step:
+def shaped(flat: Flat, shapes: Step) -> Step:
     p = len(shapes.shared)
     own, at = [], p
     for like in shapes.own:

@@ -154,7 +154,7 @@ class Positive(AbstractElementwiseRange):
         return bool((np.isfinite(value) & (value > 0)).all())
 
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
-        return np.asarray(value)
+        return np.maximum(value, _FALLEN * start)  # an estimate that runs to zero is no unit
 
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         return start * np.exp(WIDTH * draws.standard_normal(start.shape))
