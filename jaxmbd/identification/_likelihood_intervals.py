@@ -154,7 +154,7 @@ class _Line:
         order = np.argsort(values)
         values, roots = np.array(values)[order], np.maximum.accumulate(np.array(roots)[order])
         below, above = (
-            self._inside(float(values[k]) + side * self.error) == values[k] and abs(roots[k]) < target
+            bool(self._inside(float(values[k]) + side * self.error) == values[k] and abs(roots[k]) < target)
             for k, side in ((0, -1.0), (-1, 1.0))
         )
         return RootProfile(values, roots, self.ends, (below, above))

@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, PyTree
 
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._identifiability import Estimates, Identifiability, Undetermined, identifiability
+from jaxmbd.identification._left_out import left_out_ratios
 from jaxmbd.identification._minimise import Minimum
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._residual_tests import ResidualTest, residual_tests
@@ -83,6 +84,7 @@ class Uncertainty:
       the level given;
     - `level`: the root mean square of the residuals, in units of the noise levels that were given, for `freedom`;
     - `profiles`: by their places, the parameters in which the model is too far from linear for their standard errors;
+    - `left_out`: for each experiment, by channel, how many times larger its errors are if it is left out of the fit;
     - `tests`: what the residuals of each channel tell; `is_from_scatter`: whether the covariance comes from there;
     - `groups`: the groups of unknowns that they do not determine one by one, or too poorly for exact standard errors.
     """
@@ -99,6 +101,7 @@ class Uncertainty:
     tests: tuple[ResidualTest, ...]
     is_from_scatter: bool
     level: float
+    left_out: tuple[dict[str, float], ...]
     profiles: Mapping[int, RootProfile] = field(default_factory=dict)
 
     @property
@@ -176,6 +179,7 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     return Uncertainty(
         unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
         freedom, determined.uncertain, determined.groups, widening, tests, is_from_scatter, level,
+        left_out_ratios(problem, minimum.linearised),
     )  # fmt: skip
 
 

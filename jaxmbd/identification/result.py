@@ -1,6 +1,7 @@
 """The result of a fit, and predictions of experiments that were not used for it."""
 
 import abc
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -77,17 +78,21 @@ class AbstractComparison(eqx.Module):
 
     def channel_errors(self) -> tuple[ChannelError, ...]:
         """Return the root mean squares of each channel's residuals, over the experiments that have it."""
-        found, units = {}, self.channel_units()
-        for one in self.rms():
-            for name, value in one.items():
-                found.setdefault(name, []).append(value)
-        return tuple(ChannelError(name, float(np.median(x)), max(x), units[name]) for name, x in found.items())
+        return _over_experiments(self.rms(), self.channel_units())
 
     def channel_units(self) -> dict[str, str]:
         """Return the unit of each measured channel."""
         units = channel_units(self.mechanism)
         instruments = self.problem.instruments
         return units | {name: units[instrument.channel] for name, instrument in instruments.items()}
+
+
+def _over_experiments(errors: Iterable[Mapping[str, float]], units: Mapping[str, str]) -> tuple[ChannelError, ...]:
+    found: dict[str, list[float]] = {}
+    for one in errors:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return tuple(ChannelError(name, float(np.median(x)), max(x), units[name]) for name, x in found.items())
 
 
 class Prediction(AbstractComparison):
@@ -201,6 +206,20 @@ class Fit(AbstractComparison):
     def residual_tests(self) -> tuple[ResidualTest, ...]:
         """What the residuals of each channel tell; empty if there is no Jacobian."""
         return () if self.uncertainty is None else self.uncertainty.tests
+
+    def left_out_errors(self) -> tuple[ChannelError, ...]:
+        """Return the root mean squares of each channel's errors in experiments that are left out of the fit, one at a
+        time: how well the others predict it, to first order; `cross_validate` fits anew.
+
+        Much larger than `channel_errors`, they say that the experiments contradict one another, or that one alone tells
+        something; infinite if the others do not determine what it depends on. Empty for one experiment, for segments,
+        and if there is no Jacobian.
+        """
+        ratios = () if self.uncertainty is None else self.uncertainty.left_out
+        errors = (
+            {name: x * own[name] for name, x in mine.items()} for own, mine in zip(self.rms(), ratios, strict=False)
+        )
+        return _over_experiments(errors, self.channel_units())
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -334,9 +353,18 @@ class Fit(AbstractComparison):
         return "\n".join([head, *rows, *self._remarks()])
 
     def _remarks(self) -> list[str]:
-        """What is said below a table: the way of shooting, intervals by the likelihood, and warnings."""
-        chosen = [f"{self.problem.shooting}."] if self.problem.shooting else []
-        return chosen + self._intervals_by_likelihood() + [f"Warning: {text}." for text in self.warnings]
+        """What is said below a table: the way of shooting, intervals by the likelihood, errors of experiments that are
+        left out, and warnings."""
+        said = [f"{self.problem.shooting}."] if self.problem.shooting else []
+        said += self._intervals_by_likelihood()
+        fitted = {one.name: one.median for one in self.channel_errors()}
+        left_out = [
+            f"{one.name} {one.median:.3g} {one.unit} (fitted {fitted[one.name]:.3g})" for one in self.left_out_errors()
+        ]
+        if left_out:
+            more = f" and {len(left_out) - LISTED} more channels" * (len(left_out) > LISTED)
+            said.append(f"RMS error of an experiment, predicted from the others: {', '.join(left_out[:LISTED])}{more}.")
+        return said + [f"Warning: {text}." for text in self.warnings]
 
     def _intervals_by_likelihood(self) -> list[str]:
         if not self.by_likelihood:

@@ -93,9 +93,15 @@ def _estimates(result: Fit) -> list[list[str]]:
 
 
 def _errors(result: Fit | Prediction) -> list[list[str]]:
-    """RMS errors of each channel over the experiments."""
+    """RMS errors of each channel over the experiments; of a fit, those of experiments that are left out, too."""
     rows = [[name, f"{median:.3g}", f"{largest:.3g}", unit] for name, median, largest, unit in result.channel_errors()]
-    return [["channel", "RMS, median", "RMS, largest", "unit"], *rows]
+    head = ["channel", "RMS, median", "RMS, largest", "unit"]
+    left_out = {one.name: one for one in result.left_out_errors()} if isinstance(result, Fit) else {}
+    if left_out:
+        head[3:3] = ["left out, median", "left out, largest"]
+        for row in rows:
+            row[3:3] = [f"{x:.3g}" for x in (left_out[row[0]].median, left_out[row[0]].largest)]
+    return [head, *rows]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

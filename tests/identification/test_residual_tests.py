@@ -50,8 +50,8 @@ def fits(clean: int, coloured: int) -> tuple[mbd.Fit, ...]:
     return fit_many([problem(x) for x in [*data, angle(0.2) + noise(0), right]], progress=False)
 
 
-def inside(result: mbd.Fit, **options: Any) -> bool:
-    lower, upper = result.interval(**options)["mass"]
+def inside(result: mbd.Fit) -> bool:
+    lower, upper = result.interval()["mass"]
     return bool(lower < MASS < upper)
 
 
@@ -74,32 +74,35 @@ def test_coloured_noise_is_said() -> None:
     assert text.startswith("the residuals of O.angle (p = ")
     factor = result.uncertainty.widening[0]
     assert 1.5 < factor < 5.0
-    assert f"that of mass by about a factor of {factor:.2g}; either the noise is coloured" in text
+    assert f"allow for that, that of mass by a factor of {factor:.2g}; either the noise is coloured" in text
     assert text in str(result)
-    narrow, wide = (np.diff(np.log(result.interval(widened=widened)["mass"]))[0] for widened in (False, True))
-    assert wide / narrow == pytest.approx(factor, rel=1e-9)
 
 
 @pytest.mark.slow
-def test_intervals_can_allow_for_coloured_noise() -> None:
-    """The standard errors are too small by the ratio of the scatter of the estimates to them, which is above 2."""
+def test_standard_errors_allow_for_coloured_noise() -> None:
+    """They are the scatter of the estimates, two to three times what they would be for independent residuals, and
+    intervals hold the truth as often as they say."""
     coloured = fits(CLEAN, COLOURED)[CLEAN : CLEAN + COLOURED]
     scatter = np.std([float(one.parameters["mass"]) for one in coloured])
-    ratio = scatter / np.median([float((one.standard_errors or {})["mass"]) for one in coloured])
-    assert ratio > 2
+    errors = np.array([float((one.standard_errors or {})["mass"]) for one in coloured])
+    assert np.median(errors) == pytest.approx(scatter, rel=0.25)
     known = [one.uncertainty for one in coloured]
     widening = np.array([one.widening[0] for one in known if one is not None])
-    assert np.median(widening) == pytest.approx(ratio, rel=0.4)
-    assert sum(map(inside, coloured)) < 0.8 * COLOURED
-    assert sum(inside(one, widened=True) for one in coloured) >= 0.85 * COLOURED
+    assert np.median(widening) > 2
+    freedom = np.array([one.freedom for one in known if one is not None])
+    assert np.median(freedom) == pytest.approx(len(TS) * (1 - RHO**2) / (1 + RHO**2), rel=0.4)
+    assert sum(map(inside, coloured)) >= 0.87 * COLOURED
     assert all(len(one.warnings) == 1 for one in coloured)
 
 
 def test_what_a_model_lacks_is_said() -> None:
-    """Without most of its friction the mass of the pendulum is off by many of its errors."""
+    """Without most of its friction the mass of the pendulum is off by many of the errors of independent residuals;
+    those that allow for correlations are several times as large."""
     result = fits(1, 1)[-2]
-    error = float((result.standard_errors or {})["mass"])
-    assert abs(float(result.parameters["mass"]) - MASS) > 3 * error
+    assert result.uncertainty is not None
+    error, widening = float((result.standard_errors or {})["mass"]), result.uncertainty.widening[0]
+    assert widening > 4
+    assert abs(float(result.parameters["mass"]) - MASS) > 3 * error / widening
     correlated, large = result.remarks
     assert "or the model lacks something that follows the motion, such as a friction" in correlated
     (test,) = result.residual_tests
@@ -131,7 +134,7 @@ def test_the_scatter_of_scores_is_that_of_a_matrix_of_correlations() -> None:
     np.testing.assert_allclose(found.coloured, J[0].T @ R @ J[0], rtol=1e-9)
     np.testing.assert_allclose(found.white, J[0].T @ J[0], rtol=1e-12)
     P = np.linalg.inv(J[0].T @ J[0])
-    covariance, freedom = scattered(P, len(TS) - 3, [replace(found, square=len(TS) - 3)])
+    covariance, freedom = scattered(P, len(TS) - 3.0, [replace(found, square=len(TS) - 3.0)])
     taken = np.trace(P @ J[0].T @ R @ J[0])
     np.testing.assert_allclose(covariance, (len(TS) - 3) / (len(TS) - taken) * P @ J[0].T @ R @ J[0] @ P, rtol=1e-9)
     assert freedom == pytest.approx((len(TS) - 3) / (1 + 2 * np.sum(rho[1:] ** 2)))
@@ -149,7 +152,7 @@ def test_channels_that_have_other_levels_than_was_given_count_as_they_are() -> N
     level = np.sqrt(np.sum(r**2) / 798)
     white = [x.T @ x for x in J]
     P = np.linalg.inv(white[0] + white[1])
-    parts = [ChannelScores(400, np.sum(r[k] ** 2) / level**2, 1.0, white[k], white[k]) for k in range(2)]
+    parts = [ChannelScores(400, float(np.sum(r[k] ** 2)) / level**2, 1.0, white[k], white[k]) for k in range(2)]
     covariance, freedom = scattered(P, 798.0, parts)
     right = P @ (white[0] + 100 * white[1]) @ P / level**2
     np.testing.assert_allclose(covariance, right, rtol=0.15)
@@ -175,19 +178,3 @@ def test_an_interval_never_leaves_the_range(within: Any, value: float, error: fl
     unknown = [float(within.moved(at, jnp.asarray(side * np.inf), start)) for side in (-1, 1)]
     ranges = {Positive: [0.0, np.inf], Unbounded: [-np.inf, np.inf]}
     np.testing.assert_array_equal(unknown, ranges.get(type(within), [0.0, 1.0]))
-
-
-def test_the_interval_of_a_fit_keeps_to_the_range() -> None:
-    """The damping of a pendulum that has hardly any: its error is larger than itself."""
-    mechanism = plain_pendulum(MASS, 1e-5)
-    ts = TS[:41]
-    state = mbd.assemble(mechanism, {"O.angle": 1.0})
-    data = np.asarray(mbd.simulate(mechanism, state, ts)["O.angle"]) + noise(3)[:41]
-    experiment = mbd.Experiment(ts, {"O.angle": data}, start={"O.angle": 1.0}, sigma=SIGMA)
-    free = {"c": Parameter(lambda m: m["friction"].viscous, 1e-3, Positive())}
-    result = mbd.fit(mechanism, experiment, free, progress=False)
-    error, estimate = (float(x["c"]) for x in (result.standard_errors or {}, result.parameters))
-    assert error > estimate
-    lower, upper = result.interval()["c"]
-    width = 2.0210753903 * error / estimate  # of the t distribution with 40 degrees of freedom, at 97.5 %
-    np.testing.assert_allclose([lower, upper], [estimate * np.exp(-width), estimate * np.exp(width)], rtol=1e-8)
