@@ -37,7 +37,7 @@ LEVEL = 0.95  # of the interval that decides, and to which the profile reaches
 _BENT = 0.1  # difference of the root from a straight line, as a share, from which a standard error is not enough
 _LINEAR = 0.02  # a standard error that is a smaller share of its parameter's size is enough
 _MOST = 12  # parameters that are looked at: those with the largest relative standard errors
-_EXACT = 0.02  # share of the root to which the ends of intervals are found
+_EXACT = 0.01  # share of the root to which the ends of intervals are found
 _TRIALS = 8  # values on one side
 _FARTHER = 3.0  # times as far as the value before
 _LEFT = 0.05  # share of the gain that the step of the others may still promise
@@ -120,7 +120,7 @@ class _Line:
         self, problem: Problem, minimum: Minimum, known: Uncertainty, slopes: Sequence[np.ndarray], place: int
     ) -> None:
         self.problem, self.place = problem, place
-        self.like, self.u, self.shapes = minimum.u, flattened(minimum.u), shapes_of(problem, minimum.u)
+        self.u, self.shapes = flattened(minimum.u), shapes_of(problem, minimum.u)
         owners = problem.owners()
         self.name = owners[place]
         self.number = place - owners.index(self.name)
@@ -133,6 +133,7 @@ class _Line:
         along = known.covariance[:, place] / known.covariance[place, place]
         self.others = _by_search_numbers(along, slopes)
         self.within, self.start = problem.parameters.free[self.name].within, problem.parameters.start[self.name]
+        self.whole = flat(problem.physical(minimum.u).parameters[self.name])
         whole = self._whole(self.estimate)
         lower, upper = (self.within.moved(whole, jnp.asarray(x), self.start) for x in (-np.inf, np.inf))
         self.ends = float(np.ravel(lower)[self.number]), float(np.ravel(upper)[self.number])
@@ -143,7 +144,7 @@ class _Line:
         sides, is_enough = [], True
         for side in (-1.0, 1.0):
             value, is_near = self._by_standard_error(side * target)
-            sides.append((yield from self._root(value, self.u + self.others * (value - self.estimate))))
+            sides.append((yield from self._root(value, self._guess(value, (self.estimate, 0.0, self.u)))))
             is_enough &= is_near and abs(sides[-1][1] / (side * target) - 1) <= _BENT
         if is_enough:
             return None
@@ -151,11 +152,12 @@ class _Line:
         for side, first in zip((-1.0, 1.0), sides, strict=True):
             mine = yield from self._side(side, target, first)
             values, roots = values + [v for v, _ in mine], roots + [r for _, r in mine]
+        if len(values) == 1:
+            return None
         order = np.argsort(values)
         values, roots = np.array(values)[order], np.maximum.accumulate(np.array(roots)[order])
         below, above = (
-            bool(self._inside(float(values[k]) + side * self.error) == values[k] and abs(roots[k]) < target)
-            for k, side in ((0, -1.0), (-1, 1.0))
+            self._is_last(float(values[k]), side) and bool(abs(roots[k]) < target) for k, side in ((0, -1.0), (-1, 1.0))
         )
         return RootProfile(values, roots, self.ends, (below, above))
 
@@ -174,31 +176,27 @@ class _Line:
         found = [first]
         below, above = (self.estimate, 0.0), None
         for _ in range(_TRIALS):
-            value, root, _ = found[-1]
-            size = side * root
-            if not np.isfinite(root) or size > target:
+            value, size = found[-1][0], side * found[-1][1]
+            if size > target:  # also where there is no motion
                 above = value, size
             else:
                 below = value, size
-            if abs(size / target - 1) <= _EXACT or (above is None and self._inside(value + side * self.error) == value):
+            if abs(size / target - 1) <= _EXACT or (above is None and self._is_last(value, side)):
                 break
             if above is None:
                 far = min(_FARTHER, 1.05 * target / max(size, 1e-3))
                 value = self._inside(self.estimate + far * (value - self.estimate))
-            elif np.isfinite(above[1]):
-                share = (target - below[1]) / (above[1] - below[1])
-                value = below[0] + min(max(share, 0.05), 0.95) * (above[0] - below[0])
             else:
-                value = 0.5 * (below[0] + above[0])
-            last = found[-1] if np.isfinite(found[-1][1]) else (self.estimate, 0.0, self.u)
-            moved = last[0] - self.estimate
-            guess = (
-                self.u + (last[2] - self.u) * (value - self.estimate) / moved
-                if moved
-                else self.u + self.others * (value - self.estimate)
-            )
-            found.append((yield from self._root(value, guess)))
+                share = (target - below[1]) / (above[1] - below[1]) if np.isfinite(above[1]) else 0.5
+                value = below[0] + min(max(share, 0.05), 0.95) * (above[0] - below[0])
+            found.append((yield from self._root(value, self._guess(value, found[-1]))))
         return [(value, root) for value, root, _ in found if np.isfinite(root)]
+
+    def _guess(self, value: float, last: tuple[float, float, Flat]) -> Flat:
+        """All unknowns at a value: by those at the last one if there is a motion, else by the linear model."""
+        moved = last[0] - self.estimate
+        along = (last[2] - self.u) / moved if moved and np.isfinite(last[1]) else self.others
+        return self.u + along * (value - self.estimate)
 
     def _root(self, value: float, guess: Flat) -> Generator[Flat, Linearised | None, tuple[float, float, Flat]]:
         """The root at a value, and all unknowns there; infinite where there is no motion."""
@@ -225,7 +223,7 @@ class _Line:
 
     def _whole(self, value: float) -> Array:
         """All numbers of the parameter, this one with another value."""
-        whole = flat(self.problem.physical(self.like).parameters[self.name]).copy()
+        whole = self.whole.copy()
         whole[self.number] = value
         return jnp.asarray(whole.reshape(np.shape(self.start)))
 
@@ -236,6 +234,10 @@ class _Line:
         end = self.ends[0] if value < self.estimate else self.ends[1]
         closed = self.within.contains(np.asarray(self._whole(end)))
         return end if closed else end + _NEAR * (self.estimate - end)
+
+    def _is_last(self, value: float, side: float) -> bool:
+        """True for a value at, or near, the end of the range on a side."""
+        return self._inside(value + side * self.error) == value
 
 
 def _by_search_numbers(change: Float[np.ndarray, " n"], slopes: Sequence[np.ndarray]) -> Float[np.ndarray, " n"]:

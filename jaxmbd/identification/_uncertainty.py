@@ -59,16 +59,16 @@ class RootProfile:
     is_open: tuple[bool, bool]
 
     def crossing(self, root: float) -> float:
-        """Return the value at which the root is a given one; the end of the range if it is nowhere."""
-        for side in (0, -1):
-            if (root - self.roots[side]) * (1 if side else -1) > 0:
-                if self.is_open[side]:
-                    return self.ends[side]
-                near = -2 if side else 1
-                slope = (self.values[side] - self.values[near]) / (self.roots[side] - self.roots[near])
-                beyond = float(self.values[side] + slope * (root - self.roots[side]))
-                return min(max(beyond, self.ends[0]), self.ends[1])
-        return float(np.interp(root, self.roots, self.values))
+        """Return the value at which the root is a given one: beyond the last, on the line through it and the estimate;
+        the end of the range if that is reached first."""
+        side = 0 if root < 0 else -1
+        if abs(root) <= abs(self.roots[side]):
+            return float(np.interp(root, self.roots, self.values))
+        if self.is_open[side] or self.roots[side] == 0:
+            return self.ends[side]
+        estimate = float(np.interp(0.0, self.roots, self.values))
+        beyond = estimate + (float(self.values[side]) - estimate) * root / float(self.roots[side])
+        return min(max(beyond, self.ends[0]), self.ends[1])
 
 
 @dataclass(frozen=True)

@@ -125,10 +125,10 @@ class Fit(AbstractComparison):
     """The result of a fit. `print` shows the estimates with standard errors and strongest correlations, and `warnings`.
 
     - `parameters`: the estimates by name; `theta`: all estimates, an `Unknowns` for the functions of `problem`;
-    - `standard_errors`, `correlation`: from the Jacobian at the estimates and the variance of the residuals or, from
-      five experiments on, the scatter between experiments, which is valid for residuals that are not independent
-      (`None` if the optimiser computes no Jacobian). For parameters that the data do not determine, standard errors are
-      infinite and correlations NaN;
+    - `standard_errors`, `correlation`: from the Jacobian at the estimates, and what the residuals tell of their level
+      and of their correlation from sample to sample; from five experiments on, from the scatter between experiments,
+      which is valid for residuals of any kind (`None` if the optimiser computes no Jacobian). For parameters that the
+      data do not determine, standard errors are infinite and correlations NaN;
     - `labels`: the rows of `correlation`; `units`: the units of the parameters;
     - `mechanism`: the fitted mechanism; `states`: the initial state of each experiment;
     - `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment and channel;
@@ -138,8 +138,8 @@ class Fit(AbstractComparison):
     - `ill_conditioned`: groups that the data determine so poorly that the standard errors given are uncertain, by
       rounding and by the tolerances of the integration: by more than their own statistical uncertainty, and than shows
       in two digits. Tables mark them, `~0.003`;
-    - `remarks`: other remarks: residuals are correlated from sample to sample, so that intervals are too narrow, or are
-      larger than the noise level; an estimate lies at the edge of its range;
+    - `remarks`: other remarks: residuals are correlated from sample to sample, or are larger than the noise level; an
+      estimate lies at the edge of its range;
     - `residual_tests`: what the residuals of each channel tell, as numbers;
     - `problem`: the problem, with the noise levels that have been estimated, if they were to be.
     """

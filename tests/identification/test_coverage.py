@@ -149,7 +149,7 @@ def study(given: Case, noise: str, draws: int) -> tuple[tuple[mbd.Fit, ...], dic
             name: x + levels[name] * coloured(1000 * k + seed, given.ts, x.shape, time)
             for k, (name, x) in enumerate(clean.items())
         }
-        told = dict.fromkeys(clean, time) if noise == "told" else None
+        told = time if noise == "told" else 0.0
         return mbd.Experiment(
             given.ts, data, start=given.fixed, speeds=given.speeds, sigma=levels, correlation_time=told
         )

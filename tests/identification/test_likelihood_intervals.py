@@ -103,8 +103,8 @@ def test_ends_are_those_of_a_profile_of_the_likelihood() -> None:
 
 
 def test_a_profile_goes_on_as_a_line_and_ends_at_the_range() -> None:
-    profile = RootProfile(np.array([0.0, 1.0, 3.0]), np.array([-1.0, 0.0, 2.0]), (0.0, 5.0), (True, False))
-    assert [profile.crossing(x) for x in (-2.0, -0.5, 1.0, 3.0, 9.0)] == [0.0, 0.5, 2.0, 4.0, 5.0]
+    profile = RootProfile(np.array([0.5, 1.0, 3.0]), np.array([-1.0, 0.0, 2.0]), (0.0, 5.0), (True, False))
+    assert [profile.crossing(x) for x in (-2.0, -0.5, 1.0, 3.0, 9.0)] == [0.0, 0.75, 2.0, 4.0, 5.0]
 
 
 def test_correlated_residuals_widen_an_interval_by_the_likelihood() -> None:
