@@ -31,6 +31,7 @@ from jaxmbd.model.body.flexible import AbstractFlexibleBody as AbstractFlexibleB
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import pair as pair
+from jaxmbd.model.force.marker_forces import AbstractLineForce as AbstractLineForce
 from jaxmbd.model.functions.function import AbstractFunction as AbstractFunction
 from jaxmbd.model.joint.consistency import check_tree_joint as check_tree_joint
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint

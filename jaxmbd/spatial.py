@@ -12,6 +12,9 @@ from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import GeneralizedForce as GeneralizedForce
 from jaxmbd.model.force.force import Gravity as Gravity
+from jaxmbd.model.force.hydraulics import HydraulicCylinder as HydraulicCylinder
+from jaxmbd.model.force.hysteresis import BoucWen as BoucWen
+from jaxmbd.model.force.hysteresis import LuGreFriction as LuGreFriction
 from jaxmbd.model.force.joint_forces import JointForce as JointForce
 from jaxmbd.model.force.joint_forces import JointFriction as JointFriction
 from jaxmbd.model.force.joint_forces import JointSpringDamper as JointSpringDamper

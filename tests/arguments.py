@@ -73,6 +73,11 @@ def in_both_spaces() -> dict[str, Call]:
             "Torque": call(space.Torque, "s", on, 1.0 if dim == 2 else np.ones(3)),
             "JointForce": call(space.JointForce, "s", "O.angle", 1.0),
             "DCMotor": call(space.DCMotor, "s", "O.angle", 1.0, 1.0, 0.1, 0.1, 2.0, 0.5),
+            "LuGreFriction": call(space.LuGreFriction, "s", "O.angle", 0.1, 10.0, 0.1, 0.1, 0.1, 0.1, 0.01),
+            "BoucWen": call(space.BoucWen, "s", "O.angle", 1.0, 1.0, 0.1, 2.0, 0.5, 0.1, 0.1),
+            "HydraulicCylinder": call(
+                space.HydraulicCylinder, "s", at, on, 0.1, 1.0, 1.0, 1.0, 1.0, 1e9, 1e-7, 1e7, 1e5, 1.0, 1.0, 1e5, 1e5
+            ),
             "JointFriction": call(space.JointFriction, "s", "O.angle", 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
             "JointSpringDamper": call(space.JointSpringDamper, "s", "O.angle", 1.0, 1.0, 1.0, 0.5),
             "JointStop": call(space.JointStop, "s", "O.angle", -1.0, 1.0, 10.0, 1.0, 1.5),

@@ -28,8 +28,9 @@ T = TypeVar("T")
 class OwnState(NamedTuple):
     """A state of a part: the name of the field that holds it, its unit, and its typical size.
 
-    The size is a number of that unit, 1e5 for a pressure in Pa. In terms of it, the error of a state is controlled
-    together with those of coordinates in metres and radians.
+    An empty unit is that of the coordinate along which the part acts. The size is a number of that unit, 1e5 for a
+    pressure in Pa. In terms of it, the error of a state is controlled together with those of coordinates in metres and
+    radians.
     """
 
     name: str

@@ -16,6 +16,7 @@ from jaxmbd.checks import check_instance, check_law, check_mapping
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractJointForce, FunctionWithInputs, JointForceWithInputs
+from jaxmbd.model.force.hydraulics import HydraulicCylinder
 from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
 from jaxmbd.model.force.marker_forces import Force, SpringDamper
 from jaxmbd.model.force.motors import DCMotor
@@ -34,6 +35,7 @@ _FIELDS: dict[tuple[type, str], str] = {
     (JointSpringDamper, "effort"): "actuator",
     (SpringDamper, "tension"): "actuator",
     (DCMotor, "voltage"): "voltage",
+    (HydraulicCylinder, "opening"): "opening",
     (Driver, "motion"): "motion",
 }
 
@@ -46,7 +48,8 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
       axes;
     - `"motor.effort"`: an addition to the effort of a force along a coordinate;
     - `"spring.tension"`: an addition to the tension of a spring-damper `[N]`;
-    - `"motor.voltage"`: an addition to the voltage of a DC motor `[V]`;
+    - `"motor.voltage"`: an addition to the voltage of a DC motor `[V]`; `"cylinder.opening"`: to the opening of the
+      valve of a hydraulic cylinder `[1]`;
     - `"drive.motion"`: an addition to what a driver prescribes `[rad, m]`, or to the speed.
 
     Every number of the mechanism is an input, too, constant over time, by its own name (`numbers`).
@@ -61,8 +64,9 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
             units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
         if isinstance(force, SpringDamper):
             units[f"{force.name}.tension"] = "N"
-        if _has_input(force, "voltage"):
-            units[f"{force.name}.voltage"] = "V"
+        for component, unit in (("voltage", "V"), ("opening", "1")):
+            if _has_input(force, component):
+                units[f"{force.name}.{component}"] = unit
     for driver in mechanism.drivers:
         unit = mechanism.coordinate(driver.coordinate).unit(mechanism.space)
         units[f"{driver.name}.motion"] = unit if driver.prescribes == "position" else f"{unit}/s"

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Joint
 from jaxmbd.model.sensor import Point
-from jaxmbd.planar import PinInSlot, SpringDamper
+from jaxmbd.planar import PinInSlot
 from jaxmbd.scene import planar, spatial
 from jaxmbd.scene.geometry import Geometry, markers_of
 from jaxmbd.scene.motion import Place, facing
@@ -84,7 +85,7 @@ def _supports(geometry: Geometry) -> Iterable[Piece]:
     kind, seen = _kind(geometry), list[Place]()
     parts = [*geometry.mechanism.joints, *geometry.mechanism.forces]
     standing = [part for part in parts if isinstance(part, kind.STANDING)]
-    fixed = [part for part in parts if isinstance(part, kind.WELDED | SpringDamper)]
+    fixed = [part for part in parts if isinstance(part, kind.WELDED | AbstractLineForce)]
     for part in (*standing, *fixed):
         for place, other in _on_ground(geometry, part):
             if any(geometry.coincide(place, before) for before in seen):

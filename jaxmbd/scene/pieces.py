@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmbd.model.force.marker_forces import SpringDamper
+from jaxmbd.model.force.marker_forces import AbstractLineForce, SpringDamper
 from jaxmbd.scene.motion import Place, Poses, facing
 
 INK = "#222222"
@@ -69,7 +69,9 @@ def body_colour(body: int) -> str:
     return INK if body < 0 else BODIES[body % len(BODIES)]
 
 
-def spring_and_damper(force: SpringDamper) -> tuple[bool, bool]:
+def spring_and_damper(force: AbstractLineForce) -> tuple[bool, bool]:
     """True if a force is drawn with a spring, and if with a damper, which is the sign of an actuator too."""
+    if not isinstance(force, SpringDamper):
+        return False, True
     has_actuator = callable(force.actuator) or float(force.actuator) != 0.0
     return float(force.stiffness) != 0.0, float(force.damping) != 0.0 or has_actuator

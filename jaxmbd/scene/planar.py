@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.planar import (
     Bushing,
@@ -18,7 +19,6 @@ from jaxmbd.planar import (
     Prismatic,
     Revolute,
     Rod,
-    SpringDamper,
     Torque,
     TorsionalSpringDamper,
     Weld,
@@ -219,7 +219,7 @@ def _driver(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverCon
 # --- forces ---------------------------------------------------------------------------------------------
 
 
-def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
+def _spring(geometry: Geometry, force: AbstractLineForce) -> list[Piece]:
     """A zigzag line if there is stiffness, beside a piston in a cup if there is damping or an actuator."""
     a, b, size = geometry.place(force.a), geometry.place(force.b), geometry.size
     has_spring, has_damper = spring_and_damper(force)
@@ -304,7 +304,7 @@ SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], 
     (WELDED, _square),
     (CouplingConstraint, _coupling),
     (PositionDriverConstraint | SpeedDriverConstraint, _driver),
-    (SpringDamper, _spring),
+    (AbstractLineForce, _spring),
     (TorsionalSpringDamper, _torsional),
     (JointSpringDamper, _along_joint),
     (Bushing, _bushing),

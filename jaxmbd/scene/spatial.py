@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.mechanism.named_coordinates import (
     Coordinate,
     CouplingConstraint,
@@ -51,7 +52,6 @@ from jaxmbd.spatial import (
     RollingDisc,
     Screw,
     Spherical,
-    SpringDamper,
     Torque,
     Universal,
     Weld,
@@ -279,7 +279,7 @@ def _nothing(geometry: Geometry, coupling: CouplingConstraint) -> list[Piece]:
 # --- forces ---------------------------------------------------------------------------------------------
 
 
-def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
+def _spring(geometry: Geometry, force: AbstractLineForce) -> list[Piece]:
     """A helix if there is stiffness, around a piston in a cylinder if there is damping or an actuator."""
     a, b = geometry.place(force.a), geometry.place(force.b)
     has_spring, has_damper = spring_and_damper(force)
@@ -377,7 +377,7 @@ SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], 
     (RollingDisc, _wheel),
     (PositionDriverConstraint | SpeedDriverConstraint, _drive),
     (CouplingConstraint, _nothing),
-    (SpringDamper, _spring),
+    (AbstractLineForce, _spring),
     (JointSpringDamper, _along_joint),
     (Bushing, _bushing),
     (PlaneContact, _contact),

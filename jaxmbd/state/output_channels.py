@@ -30,7 +30,7 @@ from jaxmbd.equations.reactions import at_joint, reactions, transmitted
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
-from jaxmbd.model.force.marker_forces import SpringDamper
+from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
@@ -133,7 +133,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
         unit = mechanism.coordinate(part.coordinate).unit(space)
         units[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
     for force in mechanism.forces:
-        if isinstance(force, SpringDamper):
+        if isinstance(force, AbstractLineForce):
             units |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
     units |= dict.fromkeys(ENERGIES, "J")
     for sensor in mechanism.sensors:
@@ -334,7 +334,7 @@ class Reader:
             force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
             if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
                 return force.effort(at.t, *self._coordinate(force.coordinate))
-            if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
+            if force.name == owner and component in ("length", "tension") and isinstance(force, AbstractLineForce):
                 near = self.position.near(force.markers)
                 rates = near.rates(self.position.on_markers(force.markers, self.twists))
                 length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])

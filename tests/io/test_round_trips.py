@@ -135,6 +135,23 @@ SCALED = (
     pl.SpringDamper("spring", pl.ground.at(1.0), BAR.at(), 3.0),
     pl.JointFriction("friction", "O.angle", 0.1),
     pl.DCMotor("motor", "O.angle", 24.0, 1.0, 0.01, 0.05, 10.0, 2.0),
+    pl.LuGreFriction("bristles", "O.angle", 0.5, 1e3, 2.0, 0.1, 0.2, 0.01, 1e-4),
+    pl.BoucWen("rubber", "O.angle", 5.0, 2.0, 0.1, 1.5, 0.7, 0.1, 0.3),
+    pl.HydraulicCylinder(
+        "cylinder",
+        pl.ground.at(1.0),
+        BAR.at(),
+        0.1,
+        1e-2,
+        8e-3,
+        2e-3,
+        2e-3,
+        1e9,
+        2e-7,
+        2e7,
+        length=0.7,
+        cap_pressure=1e5,
+    ),
     pl.GeneralizedForce("stir", laws.stir, jnp.asarray([0.3, 0.1], float)),
 )
 

@@ -238,6 +238,28 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
         still=True,
     ),
+    "LuGreFriction": on_joint(
+        pl.LuGreFriction,
+        "forces",
+        pl.Prismatic,
+        "displacement",
+        lambda n, c, s: pl.LuGreFriction(n, c, 0.8 * s, 20.0, 0.3, 0.4, 0.5, 3.0, 0.02),
+    ),
+    "BoucWen": on_joint(
+        pl.BoucWen,
+        "forces",
+        pl.Revolute,
+        "angle",
+        # where it unloads, since its shape has no effect on loading
+        lambda n, c, s: pl.BoucWen(n, c, 3.0 * s, 0.8, 0.3, 1.5, 0.7, 0.1, -0.4),
+        still=True,
+    ),
+    "HydraulicCylinder": force(
+        pl.HydraulicCylinder,
+        lambda n, a, b, s: pl.HydraulicCylinder(
+            n, a, b, laws.servo, 0.9, 0.7 * s, 2.0, 3.0, 1.5, 0.4, 3.0, 0.1, 1.5, 0.7, 0.6, 1.2
+        ),
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

@@ -63,7 +63,7 @@ BY_NAME = ("readings", "own rates")  # numbers of one part each
 
 def owner(name: str) -> str:
     """The unit of a reading, or of a state of a part."""
-    return laws.unit(name.removesuffix(".current"))
+    return laws.unit(name.rpartition(".")[0] or name)
 
 
 def weights(b: Bench) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Forces at markers: force, torque, spring-damper-actuators, drag, and laws defined by a user's function."""
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +79,39 @@ class Force(AbstractForce):
         return jnp.zeros(())
 
 
-class SpringDamper(AbstractForce):
+class AbstractLineForce(AbstractForce):
+    """A force along the line through two points, by its tension; a positive one pulls the points together."""
+
+    name: eqx.AbstractVar[str]
+    a: eqx.AbstractVar[AbstractMarker]
+    b: eqx.AbstractVar[AbstractMarker]
+
+    @abc.abstractmethod
+    def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
+        """The tension [N] at a length [m] and its rate [m/s]."""
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+    def span(self, frames: Sequence[AbstractFrame]) -> Scalar:
+        """The distance [m] of the points."""
+        a, b = frames
+        return safe_norm(b.position - a.position)
+
+    def stretch(self, frames: Sequence[AbstractFrame], rates: Rates) -> tuple[Scalar, Scalar]:
+        """The length [m] and its rate [m/s]."""
+        (a, b), (da, db) = frames, rates
+        unit = direction(b.position - a.position)
+        return self.span(frames), dot(unit, db.position - da.position)
+
+    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
+        a, b = frames
+        pull = self.tension(t, *self.stretch(frames, rates))
+        return pair(-pull * direction(b.position - a.position))
+
+
+class SpringDamper(AbstractLineForce):
     """A translational spring-damper-actuator between two points.
 
     The tension is `f = k (l − l0) + c l̇ + f_a(t, l, l̇)`; a positive tension pulls the points together.
@@ -102,31 +135,10 @@ class SpringDamper(AbstractForce):
         check_law(f"SpringDamper {self.name!r}", "actuator", self.actuator)
         check_number(f"SpringDamper {self.name!r}", "free_length", self.free_length, "m", zero=True)
 
-    @property
-    def markers(self) -> tuple[AbstractMarker, ...]:
-        return (self.a, self.b)
-
-    def span(self, frames: Sequence[AbstractFrame]) -> Scalar:
-        """The distance [m] of the points."""
-        a, b = frames
-        return safe_norm(b.position - a.position)
-
     def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
-        """The tension [N] at a length [m] and its rate [m/s]."""
         part, arguments = f"SpringDamper {self.name!r}", (t, length, rate)
         actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, length, rate", shape=())
         return self.stiffness * (length - self.free_length) + self.damping * rate + actuator
-
-    def stretch(self, frames: Sequence[AbstractFrame], rates: Rates) -> tuple[Scalar, Scalar]:
-        """The length [m] and its rate [m/s]."""
-        (a, b), (da, db) = frames, rates
-        unit = direction(b.position - a.position)
-        return self.span(frames), dot(unit, db.position - da.position)
-
-    def wrenches(self, t: Scalar, frames: Sequence[AbstractFrame], rates: Rates) -> Float[Array, "2 efforts"]:
-        a, b = frames
-        pull = self.tension(t, *self.stretch(frames, rates))
-        return pair(-pull * direction(b.position - a.position))
 
     def potential(self, t: Scalar, frames: Sequence[AbstractFrame]) -> Scalar:
         return 0.5 * self.stiffness * (self.span(frames) - self.free_length) ** 2

@@ -305,9 +305,10 @@ class Mechanism(eqx.Module):
     @property
     def layout(self) -> Layout:
         """The names, units and sizes of the entries of `q`, `v` and the states of parts `z`, `"motor.current"`."""
-        own = [(part.name, state) for part in self._stateful() for state in entries_of(part)]
-        names = tuple(f"{owner}.{state.name}" for owner, state in own)
-        z = Block(names, tuple(state.unit for _, state in own), tuple(state.size for _, state in own))
+        own = [(part, state) for part in self._stateful() for state in entries_of(part)]
+        names = tuple(f"{part.name}.{state.name}" for part, state in own)
+        units = tuple(state.unit or self.coordinate(part.coordinate).unit(self.space) for part, state in own)
+        z = Block(names, units, tuple(state.size for _, state in own))
         ones = (1.0,) * self.nq, (1.0,) * self.nv
         q = Block(self.coordinate_names, self.coordinate_units, ones[0])
         return Layout(q, Block(self.speed_names, self.speed_units, ones[1]), z)
