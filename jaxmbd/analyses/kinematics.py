@@ -236,7 +236,8 @@ def _start(equations: Equations, ts: Array, q: Array, v: Array) -> _March:
 
 
 def _ends_of_steps(equations: Equations, start: _March, ts: Array, at_each: Array) -> _Point:
-    """Return the start and the ends of steps along the motion, `(1 + times, …)`; what is not reached is at infinity.
+    """Return the ends of steps along the motion, from its `start` on, `(1 + times, …)`; what is not reached is at
+    infinity.
 
     `at_each`: a step ends at each of the times, and only these ends are returned.
     """
