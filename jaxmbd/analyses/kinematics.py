@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble
@@ -36,7 +37,14 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 from jaxmbd.numerics.linear_solve import gram, pivot_columns, rank_of
 from jaxmbd.printing import count_of
-from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
+from jaxmbd.state.result_codes import (
+    RESULTS,
+    first_failure,
+    invalidated,
+    is_one_of,
+    is_successful,
+    raise_unless_successful,
+)
 from jaxmbd.state.state import State, check_state
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
@@ -45,6 +53,8 @@ _LEAST_STEP = 1e-9  # share of the interval between two times
 # A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this angle
 # [rad] or this share of the unit of length that suits the mechanism.
 _SHARE, _NEAR = 0.01, 1e-5
+# Of that, the last of Newton's steps at an end, which serves predictions alone: its square, which is left, is nothing.
+_LAST = 0.1
 
 
 class _Point(NamedTuple):
@@ -59,6 +69,21 @@ class _Point(NamedTuple):
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     jerk: Float[Array, " nv"]
+
+
+class _March(NamedTuple):
+    """Where a motion has been followed to, and the step that is tried next.
+
+    `later`: the end of this step; `predicted`: its position; `allowed`: how large the correction of this may be;
+    `least_step`: a shorter one is given up.
+    """
+
+    here: _Point
+    step: Scalar
+    later: Scalar
+    predicted: Float[Array, " nq"]
+    allowed: Scalar
+    least_step: Scalar
 
 
 def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, throw: bool = True) -> Solution:
@@ -106,11 +131,11 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
         if known:
             _check_drivers(*frozen((mechanism, state)))
         raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
-    ts = jnp.asarray(ts)
+    ts = constant(ts) if isinstance(ts, np.ndarray) else ts
     q, v, z, redundant, result, rank = _motion(mechanism, ts, state, is_known(ts, state.t))
     solution = Solution(mechanism, Kinematic(), ts, q, v, z, {}, redundant, {}, result, rank)
     if known:
-        if bool(solution.redundant) or solution.result in (RESULTS.opposed, RESULTS.motion_undetermined):
+        if bool(solution.redundant) or is_one_of(solution.result, RESULTS.opposed, RESULTS.motion_undetermined):
             _check_drivers(*frozen((mechanism, state)))
         _check_motion(frozen(solution))
     elif throw:
@@ -142,7 +167,7 @@ def _motion(
     rank = rank_of(rows)
     positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
     qs, vs = _followed(fixed, times, q, v)
-    qs = _closed(equations, ts, qs)
+    qs = _closed(equations, ts, qs, laps=0)  # they are closed; this gives them their derivative
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
@@ -171,7 +196,7 @@ def _followed(equations: Equations, ts: Array, q: Array, v: Array) -> tuple[Arra
     times.
     """
     q = close_loops(equations, ts[0], q, DeterminedCorrection())
-    start = as_program(_point)(equations, ts[0], q, v)
+    start = _start(equations, ts, q, v)
 
     def follow(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         attempt, _, _, _ = carry
@@ -187,7 +212,7 @@ def _followed(equations: Equations, ts: Array, q: Array, v: Array) -> tuple[Arra
 
 
 def _predicted_positions(
-    equations: Equations, start: _Point, ts: Array, at_each: Array
+    equations: Equations, start: _March, ts: Array, at_each: Array
 ) -> tuple[Float[Array, "times nq"], Float[Array, "times nv"], Float[Array, " times"]]:
     """Return positions and speeds at all times, interpolated between the ends of steps, and the sizes of the steps.
 
@@ -202,49 +227,77 @@ def _predicted_positions(
     return qs, vs, jax.vmap(partial(_size, equations))(after.q - before.q)
 
 
-def _ends_of_steps(equations: Equations, start: _Point, ts: Array, at_each: Array) -> _Point:
-    """Return the start and the ends of steps along the motion, `(1 + times, …)`; what is not reached is at infinity.
+def _start(equations: Equations, ts: Array, q: Array, v: Array) -> _March:
+    """Return the march before its first step, which has no length: so the start is a point as all others are."""
+    zero, none = jnp.zeros_like(ts[0]), jnp.zeros_like(v)
+    here = _Point(ts[0], q, jnp.zeros_like(q), v, none, none)
+    step = (ts[-1] - ts[0]) / max(1, len(ts) - 1)
+    return _March(here, step, ts[0], q, zero + _NEAR, zero)
 
-    Steps are so short that the prediction lies near the corrected position, since a longer step may lead to another
-    assembly mode. `at_each`: a step ends at each of the times, and only these ends are returned.
+
+def _ends_of_steps(equations: Equations, start: _March, ts: Array, at_each: Array) -> _Point:
+    """Return the ends of steps along the motion, from its `start` on, `(1 + times, …)`; what is not reached is at
+    infinity.
+
+    `at_each`: a step ends at each of the times, and only these ends are returned.
     """
-    ends = jax.tree.map(lambda x: jnp.full((len(ts) + 1, *x.shape), jnp.inf, x.dtype).at[0].set(x), start)
+    row, point_of = ravel_pytree(start.here)  # one write for each end in place of one for each of its numbers
+    ends = jnp.full((len(ts) + 1, len(row)), jnp.inf, row.dtype)
 
     def next_end(count: Array) -> Array:
         return jnp.where(at_each, ts[jnp.minimum(count, len(ts) - 1)], ts[-1])
 
-    def unfinished(carry: tuple[Array, _Point, Array, _Point]) -> Array:
-        count, here, step, ends = carry
-        least_step = _LEAST_STEP * (next_end(count) - ends.t[count - 1])
-        return (here.t < ts[-1]) & (step > least_step) & (count <= len(ts))
+    def unfinished(carry: tuple[Array, _March, Array]) -> Array:
+        count, march, _ = carry
+        return (march.here.t < ts[-1]) & (march.step > march.least_step) & (count <= len(ts))
 
-    def advance(carry: tuple[Array, _Point, Array, _Point]) -> tuple[Array, _Point, Array, _Point]:
-        count, here, step, ends = carry
-        end = next_end(count)
-        later = jnp.where(here.t + 1.5 * step > end, end, here.t + step)  # avoids a last step that is much shorter
-        ahead = later - here.t
-        predicted = as_program(_predicted)(equations, here, ahead)
-        q = close_loops(equations, later, predicted, DeterminedCorrection())
-        correction, distance = (_size(equations, x) for x in (q - predicted, predicted - here.q))
-        allowed = _SHARE * distance + _NEAR
-        accepted = correction <= allowed
-        # The correction grows with the fourth power of the step, and the distance with the first.
-        growth = jnp.clip(0.8 * jnp.cbrt(allowed / correction), 0.2, 5.0)
-        suits = ahead * jnp.where(jnp.isfinite(growth), growth, 0.5)
-        there = as_program(_point)(equations, later, q, here.v + ahead * here.vdot)
-        # Between times that are nearly equal, the difference of accelerations is rounding.
-        jerk = jnp.where(ahead > _LEAST_STEP * step, (there.vdot - here.vdot) / ahead, here.jerk)
-        there = there._replace(jerk=jerk)
-        is_kept = accepted & (~at_each | (later >= end))
+    def advance(carry: tuple[Array, _March, Array]) -> tuple[Array, _March, Array]:
+        count, march, ends = carry
+        near = _LAST * march.allowed
+        q = close_loops(equations, march.later, march.predicted, DeterminedCorrection(), tolerance=near)
+        march, is_kept = as_program(_advanced)(equations, march, q, (next_end(count), next_end(count + 1)), at_each)
         place = jnp.where(is_kept, count, len(ts) + 1)  # beyond the end nothing is written
-        ends = jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), ends, there)
-        here = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, here)
-        longer = jnp.where(later < end, suits, jnp.maximum(step, suits))  # a step that ends early says less
-        step = jnp.where(accepted, longer, jnp.minimum(suits, ahead / 2))
-        return count + is_kept, here, step, ends
+        ends = ends.at[place].set(ravel_pytree(march.here)[0], mode="drop")
+        return count + is_kept, march, ends
 
-    first = (ts[-1] - ts[0]) / max(1, len(ts) - 1)
-    return jax.lax.while_loop(unfinished, advance, (jnp.ones((), int), start, first, ends))[3]
+    ends = jax.lax.while_loop(unfinished, advance, (jnp.zeros((), int), start, ends))[2]
+    return jax.vmap(point_of)(ends)
+
+
+def _tried(equations: Equations, here: _Point, step: Scalar, end: Scalar) -> _March:
+    """Return the next step, with the position that speeds, accelerations and their rates predict for its end."""
+    later = jnp.where(here.t + 1.5 * step > end, end, here.t + step)  # avoids a last step that is much shorter
+    ahead = later - here.t
+    mean = here.v + ahead * (here.vdot / 2 + ahead * here.jerk / 6)
+    predicted = equations.at(here.t, here.q).advanced(mean, ahead)
+    allowed = _SHARE * _size(equations, predicted - here.q) + _NEAR
+    return _March(here, step, later, predicted, allowed, _LEAST_STEP * (end - here.t))
+
+
+def _advanced(
+    equations: Equations, march: _March, q: Array, times: tuple[Scalar, Scalar], at_each: Array
+) -> tuple[_March, Array]:
+    """Return the march after a step whose end was closed at `q`, and whether that end is kept.
+
+    A step is accepted if the prediction lies near the closed position, since a longer one may lead to another assembly
+    mode. `times`: where steps end now, and once this is reached.
+    """
+    (here, step, later, predicted, allowed, _), (end, next_end) = march, times
+    ahead = later - here.t
+    correction = _size(equations, q - predicted)
+    accepted = correction <= allowed
+    # The correction grows with the fourth power of the step, and the distance with the first.
+    growth = jnp.clip(0.8 * jnp.cbrt(allowed / correction), 0.2, 5.0)
+    suits = ahead * jnp.where(jnp.isfinite(growth), growth, 0.5)
+    there = _point(equations, later, q, here.v + ahead * here.vdot)
+    # Between times that are nearly equal, the difference of accelerations is rounding.
+    jerk = jnp.where(ahead > _LEAST_STEP * step, (there.vdot - here.vdot) / ahead, here.jerk)
+    here = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there._replace(jerk=jerk), here)
+    is_whole = (later < end) & (ahead > 0)
+    longer = jnp.where(is_whole, suits, jnp.maximum(step, suits))  # a step that ends early says less, the start nothing
+    step = jnp.where(accepted, longer, jnp.minimum(suits, ahead / 2))
+    is_kept = accepted & (~at_each | (later >= end))
+    return _tried(equations, here, step, jnp.where(is_kept, next_end, end)), is_kept
 
 
 def _interpolated(before: _Point, after: _Point, share: Array) -> Array:
@@ -252,12 +305,6 @@ def _interpolated(before: _Point, after: _Point, share: Array) -> Array:
     step, change = after.t - before.t, after.q - before.q
     start, end = step * before.qdot, step * after.qdot
     return before.q + share * (start + share * (3 * change - 2 * start - end + share * (start + end - 2 * change)))
-
-
-def _predicted(equations: Equations, here: _Point, ahead: Array) -> Array:
-    """Return the position that speeds, accelerations and their rates predict for a time ahead."""
-    mean = here.v + ahead * (here.vdot / 2 + ahead * here.jerk / 6)
-    return equations.at(here.t, here.q).advanced(mean, ahead)
 
 
 def _point(equations: Equations, t: Array, q: Array, v: Array) -> _Point:
@@ -269,13 +316,9 @@ def _point(equations: Equations, t: Array, q: Array, v: Array) -> _Point:
     return _Point(t, q, at.rate(v), v, vdot, jnp.zeros_like(v))
 
 
-def _closed(equations: Equations, ts: Array, qs: Array) -> Array:
+def _closed(equations: Equations, ts: Array, qs: Array, laps: int | None = None) -> Array:
     """Return the closed positions near `qs`, at all times at once."""
-
-    def one(t: Array, q: Array) -> Array:
-        return as_program(_normalized)(equations, close_loops(equations, t, q, DeterminedCorrection()))
-
-    return jax.vmap(one)(ts, qs)
+    return jax.vmap(lambda t, q: close_loops(equations, t, q, DeterminedCorrection(), laps))(ts, qs)
 
 
 def _normalized(equations: Equations, q: Array) -> Array:
@@ -384,7 +427,7 @@ def _check_motion(solution: Solution) -> None:
             f"dependence there (smallest singular value {near:.1g} of the largest): a limit position, which the "
             "drivers push beyond. Prescribe a smaller range, or another coordinate."
         )
-    if not bool(np.min(_near_singular(mechanism, solution.ts, solution.q)) < _NEARLY):
+    if not np.min(np.asarray(_near_singular(mechanism, solution.ts, solution.q))) < _NEARLY:
         return
     margins = np.asarray(solution.singularity_margin())
     if (margins < _SINGULAR).any():

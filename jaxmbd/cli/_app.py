@@ -66,11 +66,12 @@ def simulate(
     rows: options.Rows = 401,
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
+    solver: options.Solver = None,
     film: options.Film = True,
     verbose: options.Verbose = False,
 ) -> None:
     """Integrate the motion from the start."""
-    solution = _integrated(model, model.assembled(), until, rows, formulation, accuracy, verbose)
+    solution = _integrated(model, model.assembled(), until, rows, formulation, accuracy, solver, verbose)
     report.show_motion(model, solution, "simulate", film)
 
 
@@ -80,6 +81,7 @@ def show(
     rows: options.Rows = 401,
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
+    solver: options.Solver = None,
     reaction: options.Reaction = None,
     out: options.Page = None,
     verbose: options.Verbose = False,
@@ -90,7 +92,7 @@ def show(
     if until == 0:
         page = view.page(mechanism, state, **shown)
     else:
-        solution = _integrated(model, state, until, rows, formulation, accuracy, verbose)
+        solution = _integrated(model, state, until, rows, formulation, accuracy, solver, verbose)
         with model.working("drawing"):
             page = view.page(solution, channels=model.reads, trace=report.point_names(mechanism), **shown)
     if out is None:
@@ -148,14 +150,18 @@ def _integrated(
     rows: int,
     formulation: str,
     accuracy: Literal["standard", "high"],
+    solver: Literal["stiff", "auto"] | None,
     verbose: bool,
 ) -> "Solution":
     """The motion from a state; what ran it is told if `verbose`."""
-    chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
+    chosen = replace(integration_of(formulation, accuracy), solver=solver)
+    ts = beginning.times(model.example, until, rows)
     with model.working("compiling and integrating"):
         solution = mbd.simulate(model.mechanism, state, ts, chosen)
     if verbose:
         print(wrapped(model.console, f"Engine {solution.engine!r}: {solution.engine_reason}."))
+        if solution.solver_reason:
+            print(wrapped(model.console, f"{solution.solver_reason}."))
     return solution
 
 

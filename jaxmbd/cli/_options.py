@@ -98,6 +98,10 @@ Until = Annotated[
 Rows = Annotated[int, Option(min=2, help="Number of times at which results are kept.")]
 Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")]
 Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
+Solver = Annotated[
+    Literal["stiff", "auto"] | None,
+    Option(help="The implicit method, or the one that suits the motion; explicit by default."),
+]
 Film = Annotated[bool, Option(help="Write an animation.")]
 Verbose = Annotated[bool, Option("--verbose", help="Say what ran the motion, and why.")]
 Stable = Annotated[bool, Option("--stable", help="Descend to a stable equilibrium.")]

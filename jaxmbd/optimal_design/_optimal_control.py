@@ -348,7 +348,7 @@ def _settled(integration: Integration, dt: float) -> Integration:
     **Raises:** `MechanismError` for settings that cannot be kept.
     """
     solver, controller = integration.solver, integration.stepsize_controller
-    has_estimate = solver == "stiff" or isinstance(solver, dfx.AbstractAdaptiveSolver)
+    has_estimate = isinstance(solver, str | dfx.AbstractAdaptiveSolver)
     refused = {"events": "the motion has to go on from the start to the end"}
     if integration.adjoint != "reverse":  # another name of the default
         refused["adjoint"] = "the search takes derivatives of both modes, which only adjoint='any' has"

@@ -104,7 +104,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "dt0": ({"dt0": np.ones(2)}, "dt0 must be a number, got shape (2,)."),
     "dtmin": ({"dtmin": 0.0}, "dtmin must be positive [s]"),
     "closure_tolerance": ({"closure_tolerance": np.inf}, "closure_tolerance must be a positive number [m, rad]"),
-    "solver": ({"solver": "soft"}, "solver must be 'stiff' or a diffrax solver"),
+    "solver": ({"solver": "soft"}, "solver must be 'stiff', 'auto' or a diffrax solver"),
     "accuracy": ({"accuracy": "low"}, "accuracy must be 'standard' or 'high', got 'low'."),
     "adjoint": ({"adjoint": "back"}, "adjoint must be 'any', 'reverse', 'forward' or a diffrax adjoint"),
     "engine": ({"engine": "steam"}, "There is no engine named 'steam'."),

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, changes_of, equations_at, values_after
-from jaxmbd.analyses.events.event import Event, Latch
+from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Latches, positions
@@ -135,10 +135,7 @@ class EventPrograms:
         distance, rate = self.rules.distances_and_rates(*self.at_memory(memory), t, y)
         touching = memory.touching != 0
         # A distance over the time since the start is next to that, where rounding hides it, the rate of the distance.
-        divides = touching & (t > memory.since + 5 * self.rules.gap)
-        if self.rules.opening:  # what a latch lets go leaves from rest: its distance is rounding for longer
-            latching = np.asarray([isinstance(event.then, Latch) for event in self.rules.events])
-            divides &= ~latching | (jnp.abs(distance) > self.rules.near / 64)
+        divides = touching & self.rules.is_told(distance, t - memory.since)
         since = jnp.where(divides, t - memory.since, 1.0)
         heights = memory.side * jnp.where(touching & ~divides, rate, distance) / since
         rates = memory.side * rate / since - jnp.where(divides, heights / since, 0.0)

@@ -46,6 +46,9 @@ from jaxmbd.state.output_channels import Snapshot, channel_units
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.
 _NEAR = 2.0**10
+# Of the smaller distance: one that is rounding, 16 units in the last place, as of some operations. What a latch lets go
+# leaves from rest: its way is shorter than that for longer than times differ by rounding alone.
+_ROUNDING = 2.0**-6
 _FREED = 2  # in place of a side: the event's latch has opened just now
 _ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
 
@@ -136,6 +139,15 @@ class EventRules:
         inner = formulation.base if isinstance(formulation, Projection) else formulation
         assert isinstance(inner, LatchedFormulation)
         return inner.efforts(equations, at.t, at.q, at.v)[efforts.index(name)]
+
+    def is_told(self, distance: Float[Array, " n"], since: Scalar) -> Bool[Array, " n"]:
+        """The mask of the quantities, on their values at the start of a segment, that have a sign at the time `since`
+        that: before, the sign of their distance is undetermined."""
+        later = since > 5 * self.gap
+        if not self.opening:
+            return jnp.broadcast_to(later, distance.shape)
+        latching = np.asarray([isinstance(event.then, Latch) for event in self.events])
+        return later & (~latching | (jnp.abs(distance) > _ROUNDING * self.near))
 
     def distances_and_rates(
         self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any

@@ -173,12 +173,13 @@ class SegmentedIntegration:
 
     def _height(self, equations: Equations, start: Standing, t0: Array) -> Callable[..., Array]:
         def height(formulation: AbstractFormulation, t: Array, y: Any) -> Array:
-            t = jnp.asarray(t)
-            # Earlier, the sign of a quantity on its value is undetermined.
-            after = t > t0 + jnp.where(start.touching, 5 * self.rules.gap, 0.0)
-            since = jnp.where(start.touching & after, t - t0, 1.0)
-            heights = start.side * self.rules.distances(equations, formulation, t, *y) / since
-            return jnp.where(start.enabled, jnp.where(after, heights, 1.0), jnp.inf)
+            since = jnp.asarray(t) - t0
+            distances = self.rules.distances(equations, formulation, t, *y)
+            told = jnp.where(start.touching, self.rules.is_told(distances, since), since > 0)
+            heights = start.side * distances / jnp.where(start.touching & told, since, 1.0)
+            # Until their signs are told nothing is crossed. The derivative stays, for a quantity that comes back.
+            heights += jax.lax.stop_gradient(jnp.where(told, 0.0, 1.0 - heights))
+            return jnp.where(start.enabled, heights, jnp.inf)
 
         return height
 

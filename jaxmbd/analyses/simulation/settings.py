@@ -26,7 +26,7 @@ from jaxmbd.integrate.adjoint.native_steps import Engine
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 Accuracy = Literal["standard", "high"]
-Solver = dfx.AbstractSolver | Literal["stiff"]
+Solver = dfx.AbstractSolver | Literal["stiff", "auto"]
 Adjoint = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
 
 
@@ -64,7 +64,8 @@ class Integration(eqx.Module):
     - `formulation`: the constraint formulation; by default `Stabilized()`, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
     - `solver`: any diffrax solver for ordinary differential equations, by default `diffrax.Dopri8()`; `"stiff"` is
-      `jaxmbd.Radau()`, and `time_scales(mechanism, state)` shows if it is needed; `jaxmbd.RungeKutta4()` takes constant
+      `jaxmbd.Radau()`, and `time_scales(mechanism, state)` shows if it is needed; `"auto"` is the one of both that
+      suits the motion, found by some hundred steps (`solution.solver_reason`); `jaxmbd.RungeKutta4()` takes constant
       steps of `dt0`;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size controller: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision. For mechanisms smaller than 0.25 m `atol`
@@ -191,8 +192,10 @@ def _check_choices(given: dict[str, Any]) -> None:
         need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
         check_instance("formulation", given["formulation"], AbstractFormulation, need)
     solver, accuracy, adjoint = given["solver"], given["accuracy"], given["adjoint"]
-    if not (solver is None or is_one_of(solver, ["stiff"]) or isinstance(solver, dfx.AbstractSolver)):
-        raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
+    if not (solver is None or is_one_of(solver, ["stiff", "auto"]) or isinstance(solver, dfx.AbstractSolver)):
+        raise MechanismError(
+            f"solver must be 'stiff', 'auto' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}."
+        )
     if not is_one_of(accuracy, get_args(Accuracy)):
         raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
     if not (isinstance(adjoint, dfx.AbstractAdjoint) or is_one_of(adjoint, ("any", "reverse", "forward"))):

@@ -16,6 +16,7 @@ from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.simulation.automatic import run_by_choice
 from jaxmbd.analyses.simulation.integration import integrate
 from jaxmbd.analyses.simulation.settings import Integration, Settings, SettledIntegration, chosen_integration
 from jaxmbd.analyses.simulation.solution import Solution
@@ -39,7 +40,7 @@ from jaxmbd.integrate.formulations.formulation import (
     Stabilized,
 )
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.collocation import AbstractCollocation
+from jaxmbd.integrate.solvers.collocation import AbstractCollocation, Radau
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import rank_of
@@ -100,6 +101,19 @@ def simulate(
     quadratures = _integrands(mechanism, quadratures)
     check_events(mechanism, chosen.events)
     check_changes(mechanism, chosen.events)
+    own = {"quadratures": quadratures, "continued": continued}
+    if isinstance(chosen.solver, str) and chosen.solver == "auto":
+        _check_implicit(Radau(), chosen.formulation)  # which may be chosen
+        run = lambda how, raises: _run(mechanism, state, ts, how, progress=progress and raises, throw=raises, **own)  # noqa: E731
+        return run_by_choice(run, chosen, (mechanism, state, ts), throw, _MAX_STEPS)
+    return _run(mechanism, state, ts, chosen, progress=progress, throw=throw, **own)[0]
+
+
+def _run(
+    mechanism: Mechanism, state: State, ts: Array | np.ndarray, chosen: Integration, *, quadratures: tuple[str, ...],
+    continued: bool, progress: bool, throw: bool,
+) -> tuple[Solution, MotionEnd]:  # fmt: skip
+    """The motion by a known method, and its end."""
     formulation = Stabilized() if chosen.formulation is None else chosen.formulation
     steps = stepping(chosen, mechanism, ts)
     switching = None if chosen.switching_times is None else chosen.switching_times.astype(ts.dtype)
@@ -126,7 +140,7 @@ def simulate(
         _raise_if_failed(frozen(solution), frozen(start), frozen(end))
     elif known:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
-    return solution
+    return solution, end
 
 
 def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, state: State, *, throw: bool) -> None:
@@ -140,10 +154,10 @@ def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, sta
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
 
-def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation) -> None:
+def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation | None) -> None:
     """Raise if a collocation method, which solves the equations with their constraints itself, would leave something
     out that is part of a formulation's right-hand side."""
-    if not isinstance(solver, AbstractCollocation):
+    if not isinstance(solver, AbstractCollocation) or formulation is None:
         return
     inner = formulation
     while isinstance(inner, Projection):

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, Readings, part_of, readings
+from jaxmbd.analyses.simulation.step_control import solver_reason
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_index, checked_names
 from jaxmbd.engine import as_program, cached_on_disk, choice
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 view: Any = lazy_loader.load("jaxmbd.view", suppress_warning=True)  # a higher floor, for `show` and `to_html` alone
 
+_TOLD = "engine", "hindrance", "solver_choice"  # numbers of `stats` that are told in words
 _MANY = 600  # channels of a mechanism; more are computed together only if many of them are asked for at once
 
 
@@ -93,6 +95,7 @@ class Solution(eqx.Module):
     nv)` and multipliers `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in
     `solution.names`; `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are
     dependent at the start; `stats`, numbers of steps; `engine`, what ran the motion, and `engine_reason`, why;
+    `solver_reason`, what `solver="auto"` has chosen, and why;
     `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `start_rank`, the rank of the state at
     the start; `events`, the log of events if there were any to watch; `computed`, the snapshots of an analysis that
     computes these itself; `force_changes`, the parameters of forces that events have changed, over time.
@@ -133,6 +136,12 @@ class Solution(eqx.Module):
         numbers = (np.asarray(self.stats.get(name, 0)) for name in ("hindrance", "operations"))
         texts = np.vectorize(choice.reason, otypes=[object])(self.engine, *numbers)
         return str(texts) if texts.ndim == 0 else texts
+
+    @property
+    def solver_reason(self) -> str:
+        """Which method `solver="auto"` has chosen, and why, in words; empty if it was not asked."""
+        number = self.stats.get("solver_choice")
+        return "" if number is None else solver_reason(int(number))
 
     def __repr__(self) -> str:
         known = is_concrete(self.result, self.stats, self.events)
@@ -337,9 +346,10 @@ class Solution(eqx.Module):
         for name, values in data.items():
             extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
             variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
-        counts = {key: value for key, value in self.stats.items() if key not in ("engine", "hindrance")}
+        counts = {key: value for key, value in self.stats.items() if key not in _TOLD}
         stats: dict[str, Any] = {key: int(value) for key, value in counts.items() if np.ndim(value) == 0}
         stats |= {"engine": self.engine, "engine_reason": self.engine_reason} if stats else {}
+        stats |= {"solver_reason": self.solver_reason} if self.solver_reason else {}
         import xarray as xr  # takes a third of a second
 
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)

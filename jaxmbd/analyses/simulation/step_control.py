@@ -1,6 +1,7 @@
 """The choice of the solver, the step-size controller and the adjoint."""
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import diffrax as dfx
@@ -22,12 +23,33 @@ from jaxmbd.parameters.numbers import matches
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 
+# Steps of the default method before `solver="auto"` chooses: what needs fewer ends sooner than an implicit method.
+TRIAL = 500
+
 TOLERANCES = {
     ("standard", True): (1e-8, 1e-10),
     ("high", True): (1e-12, 1e-13),
     ("standard", False): (1e-5, 1e-6),
     ("high", False): (1e-6, 1e-7),
 }
+
+
+class SolverChoice(Enum):
+    """What `solver="auto"` has chosen, and why."""
+
+    SHORT = f"Dopri8, the default, since it ended within {TRIAL} steps"
+    ACCURATE = f"Dopri8, the default, since after {TRIAL} steps their error, not its stability, limits them"
+    STIFF = f"Radau, since after {TRIAL} steps of Dopri8 its stability limits them, not their error"
+
+    @property
+    def number(self) -> int:
+        """Its place, which `stats` hold."""
+        return list(SolverChoice).index(self)
+
+
+def solver_reason(number: int) -> str:
+    """The choice of this number in `stats`, in words."""
+    return f"solver='auto' chose {[*SolverChoice][number].value}"
 
 
 def stepping(

@@ -205,12 +205,14 @@ def _cond(index: np.ndarray, *operands: np.ndarray, branches: list[NumpyCode], b
     return branches[max(0, min(int(index), len(branches) - 1))](operands, budget)
 
 
-def _program(*operands: np.ndarray, key: int, batch: int, results: ArrayTypes, dtype: str) -> list[np.ndarray]:
-    return call_program(key, batch, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
+def _program(
+    *operands: np.ndarray, key: int, batch: int, results: Sequence[jax.ShapeDtypeStruct], dtype: str
+) -> list[np.ndarray]:
+    return call_program(key, batch, dtype, operands, results)
 
 
-def _motion(*operands: np.ndarray, name: str, results: ArrayTypes, dtype: str) -> list[np.ndarray]:
-    return call_vm(name, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
+def _motion(*operands: np.ndarray, name: str, results: Sequence[jax.ShapeDtypeStruct], dtype: str) -> list[np.ndarray]:
+    return call_vm(name, dtype, operands, results)
 
 
 def _stop(*_: np.ndarray, budget: Budget) -> list[np.ndarray]:
@@ -223,6 +225,8 @@ _CALLS: dict[str, Operation] = {"program": _program, "motion": _motion}
 _SEVERAL = {*_CONTROL, *_CALLS, *SEVERAL}
 
 
-def _function(name: str, attributes: dict[str, object]) -> Operation:
+def _function(name: str, attributes: dict[str, Any]) -> Operation:
+    if name in _CALLS:
+        attributes = attributes | {"results": [jax.ShapeDtypeStruct(*each) for each in attributes["results"]]}
     function = _CONTROL.get(name) or _CALLS.get(name) or FUNCTIONS[name]
     return partial(function, **attributes) if attributes else function

@@ -254,10 +254,13 @@ def apply_correction(
 
 
 def close_loops(
-    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection, laps: int | None = None
-) -> Float[Array, " nq"]:
+    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection, laps: int | None = None,
+    tolerance: Scalar | float = 0.0,
+) -> Float[Array, " nq"]:  # fmt: skip
     """The coordinates near `q` with `Φ(q, t) = 0`; NaN if Newton's method does not converge, in `laps` steps if that
-    is given: so many are always taken, which a program can express.
+    is given: so many are always taken, which a program can express. With `laps=0` the coordinates are closed already,
+    and get the derivative. `tolerance`: the size of the last step, relative to the unit that suits each coordinate, of
+    which the square is about what is left; at least the root of rounding.
 
     The derivative with respect to `q` is the projection along the correction onto the constraints.
 
@@ -269,7 +272,7 @@ def close_loops(
     """
     if isinstance(correction, NamedCoordinateCorrection):
         correction = correction.holding(equations.at(t, q))
-    return _newton_closure((equations, t, correction), q, laps)
+    return _newton_closure((equations, t, correction), q, laps, tolerance)
 
 
 def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
@@ -304,8 +307,10 @@ def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: Abs
 
 
 @eqx.filter_custom_jvp
-def _newton_closure(args: Any, q: Array, laps: int | None) -> Array:
-    tolerance = jnp.sqrt(jnp.finfo(q.dtype).eps)  # by quadratic convergence the next step is below rounding
+def _newton_closure(args: Any, q: Array, laps: int | None, tolerance: Scalar | float) -> Array:
+    tolerance = jnp.maximum(
+        jnp.sqrt(jnp.finfo(q.dtype).eps), tolerance
+    )  # by quadratic convergence the next step is below rounding
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         _, size, count = carry
@@ -316,7 +321,7 @@ def _newton_closure(args: Any, q: Array, laps: int | None) -> Array:
         return *as_program(_closing_step)(args, q), count + 1
 
     equations, _, _ = args
-    if not equations.m:
+    if not equations.m or laps == 0:
         return q
     start = q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)
     if laps is None:
@@ -327,9 +332,11 @@ def _newton_closure(args: Any, q: Array, laps: int | None) -> Array:
 
 
 @_newton_closure.def_jvp
-def _newton_closure_jvp(primals: tuple[Any, Array, Any], tangents: tuple[Any, Any, Any]) -> tuple[Array, Array]:
-    (args, q, laps), (args_tangent, q_tangent, _) = primals, tangents
-    closed = _newton_closure(args, q, laps)
+def _newton_closure_jvp(
+    primals: tuple[Any, Array, Any, Any], tangents: tuple[Any, Any, Any, Any]
+) -> tuple[Array, Array]:
+    (args, q, laps, tolerance), (args_tangent, q_tangent, _, _) = primals, tangents
+    closed = _newton_closure(args, q, laps, tolerance)
     # The derivative of one Newton iterate at the solution: by the parameters it is that of the solution, by `q` the
     # projection along the correction. None goes through the loop.
     _, tangent = eqx.filter_jvp(as_program(_newton_iterate), (args, closed), (args_tangent, q_tangent))
