@@ -308,9 +308,8 @@ def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: Abs
 
 @eqx.filter_custom_jvp
 def _newton_closure(args: Any, q: Array, laps: int | None, tolerance: Scalar | float) -> Array:
-    tolerance = jnp.maximum(
-        jnp.sqrt(jnp.finfo(q.dtype).eps), tolerance
-    )  # by quadratic convergence the next step is below rounding
+    # By quadratic convergence the step after one of the root of rounding is below rounding.
+    tolerance = jnp.maximum(jnp.sqrt(jnp.finfo(q.dtype).eps), tolerance)
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         _, size, count = carry
