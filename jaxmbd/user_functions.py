@@ -23,7 +23,7 @@ from jaxmbd.upstream.jax_internals import partial_eval
 _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
 _LONGEST = 300  # characters of an error's text; of a longer one only the first line is said
 # Raised by a running program rather than by the function's own code: re-raised unchanged.
-_RUNTIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 
 
 Tree = TypeVar("Tree")
@@ -86,7 +86,7 @@ def call_user(part: str, field: str, function: Callable[..., Any], *arguments: A
     """
     try:
         return function(*arguments)
-    except _RUNTIME_ERRORS:
+    except RUN_TIME_ERRORS:
         raise
     except Exception as error:
         raise MechanismError(f"{part}: {_reason(field, function, arguments, takes, error)}") from error

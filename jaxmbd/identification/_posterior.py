@@ -1,4 +1,4 @@
-"""The posterior distribution of the unknowns, sampled by the No-U-Turn sampler of BlackJAX.
+"""The posterior distribution of the unknowns, by the No-U-Turn sampler.
 
 The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ
 J` there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so
@@ -11,30 +11,33 @@ Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et a
 
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from jaxmbd.checks import check_count, check_instance
-from jaxmbd.errors import MechanismError, needs
+from jaxmbd.engine import cached_on_disk
+from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
+from jaxmbd.identification._linearisation import evaluated, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._uncertainty import dense
 from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.identification.result import Fit
+from jaxmbd.numerics.markov_chains import effective_samples, scale_reduction
+from jaxmbd.numerics.no_u_turn import Chain, Step, sampled, side_by_side
 from jaxmbd.parameters.labels import by_owner, summed_up
 from jaxmbd.printing import table
 from jaxmbd.progress import reporting
 
-_BLOCK = 25  # draws of one call, after which progress is shown and an interrupt is noticed
 _STEP = 0.5  # the first step in z, which the warm-up adapts
 # The rate that it aims at: with Stan's 0.8 a step overshoots now and then where the density is not quite normal.
 _ACCEPTANCE = 0.9
@@ -94,7 +97,7 @@ def sample_posterior(
 
     **Returns:** a `Posterior`; print it.
 
-    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns.
 
         >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """
@@ -107,25 +110,21 @@ def sample_posterior(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
             f"priors to some. {'; '.join(map(str, result.undetermined))}"
         )
-    needs("sample_posterior", "blackjax", "bayes")
-    import blackjax
-
     problem, u = result.problem, result.problem.unconstrained(result.theta)
     inverse_root = _inverse_root(problem, u)
     numbers = eqx.Partial(_numbers, *map(jnp.asarray, (flattened(u), inverse_root, *map(flattened, problem.bounds()))))
-    density = eqx.Partial(_log_density, problem, u, numbers)
-    with reporting(progress, "warming up the sampler ...") as report:
-        start = jax.random.normal(jax.random.key(seed), (chains, len(inverse_root)))
-        keys = jax.random.split(jax.random.key(seed + 1), chains)
-        state, step = eqx.filter_jit(_warmed_up)(blackjax, density, start, keys, warmup)
-        z, diverged = _drawn(blackjax, density, state, step, draws, seed, report)
-    return _summarised(result, u, blackjax, inverse_root, numbers, z, diverged)
+    density = lambda z: _log_densities(problem, u, numbers, jnp.asarray(z))  # noqa: E731
+    generators = [np.random.default_rng([seed, k]) for k in range(chains)]
+    begun = [Chain(each.normal(size=len(inverse_root)), each, Step(_STEP, _ACCEPTANCE)) for each in generators]
+    with reporting(progress, "tracing the density and its derivatives ...") as report:
+        z, diverged = _drawn(begun, draws, warmup, density, report)
+    return _summarised(result, u, inverse_root, numbers, z, diverged)
 
 
 def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
     """`R⁻¹` with `Rᵀ R = Jᵀ J` at the estimates, in units of the given noise."""
     joins = without_multipliers(problem, problem.continuity)
-    at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, joins))
+    at = linearised(problem, evaluated(problem, u, joins))
     R = np.asarray(np.linalg.qr(dense(at)[0], mode="r"))
     return scipy.linalg.solve_triangular(R, np.eye(len(R)))
 
@@ -138,6 +137,14 @@ def _numbers(centre: Array, inverse_root: Array, lower: Array, upper: Array, z: 
     between = start + width * (1 - jnp.abs(jnp.mod((x - start) / width, 2.0) - 1))
     above = jnp.where(x < lower, 2 * lower - x, x)
     return jnp.where(is_box, between, jnp.where(above > upper, 2 * upper - above, above))
+
+
+@cached_on_disk
+def _log_densities(
+    problem: Problem, like: Unknowns, numbers: Callable[[Array], Array], z: Array
+) -> tuple[Array, Array]:
+    """The logarithms of the densities of several `z`, and their slopes."""
+    return jax.vmap(jax.value_and_grad(partial(_log_density, problem, like, numbers)))(z)
 
 
 def _log_density(problem: Problem, like: Unknowns, numbers: Callable[[Array], Array], z: Array) -> Array:
@@ -156,77 +163,50 @@ def _log_slopes(problem: Problem, u: Unknowns) -> Array:
     return sum(logarithms, jnp.zeros(()))
 
 
-def _warmed_up(
-    blackjax: Any, density: Callable[[Array], Array], start: Array, keys: Array, warmup: int
-) -> tuple[PyTree, Array]:
-    """The states of all chains after the warm-up, and the step that it has found: the median of all chains."""
-    ones = jnp.ones(start.shape[1])
-
-    def of_chain(z: Array, key: Array) -> tuple[PyTree, Array]:
-        adaptation = blackjax.adaptation.step_size.dual_averaging_adaptation(_ACCEPTANCE)
-        begin, update, final = adaptation
-        kernel = blackjax.nuts.build_kernel()
-
-        def one(carried: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            state, adapted = carried
-            state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones, _DOUBLINGS)
-            return (state, update(adapted, info.acceptance_rate)), None
-
-        carried = blackjax.nuts.init(z, density), begin(_STEP)
-        (state, adapted), _ = jax.lax.scan(one, carried, jax.random.split(key, warmup))
-        return state, final(adapted)
-
-    states, steps = jax.vmap(of_chain)(start, keys)
-    return states, jnp.median(steps)
+def _run(
+    chains: list[Chain], draws: int, step: float | None, density: Callable[[np.ndarray], tuple[Array, Array]],
+    report: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Draw so many samples of all chains, in the warm-up (`step` is None) or after it."""
+    together = side_by_side([sampled(chain, draws, _DOUBLINGS, step) for chain in chains])
+    asked = next(together)
+    with suppress(StopIteration):
+        while True:
+            values, slopes = map(np.asarray, density(np.stack(asked)))
+            asked = together.send([*zip(values.tolist(), slopes, strict=True)])
+            report(min(len(chain.samples) for chain in chains))
 
 
 def _drawn(
-    blackjax: Any,
-    density: Callable[[Array], Array],
-    state: PyTree,
-    step: Array,
+    chains: list[Chain],
     draws: int,
-    seed: int,
+    warmup: int,
+    density: Callable[[np.ndarray], tuple[Array, Array]],
     report: Callable[[str], None],
 ) -> tuple[np.ndarray, int]:
     """The draws of all chains `(chains, draws, unknowns)`, and the number of divergences."""
-    ones = jnp.ones(state.position.shape[1])
-
-    @eqx.filter_jit
-    def block(density: Callable[[Array], Array], state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
-        def of_chain(state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
-            kernel = blackjax.nuts.build_kernel()
-
-            def one(state: PyTree, key: Array) -> tuple[PyTree, tuple[Array, Array]]:
-                state, info = kernel(key, state, density, step, ones, _DOUBLINGS)
-                return state, (state.position, info.is_divergent)
-
-            return jax.lax.scan(one, state, keys)
-
-        return jax.vmap(of_chain)(state, keys)
-
-    chains, parts, diverged, key = len(state.position), [], 0, jax.random.key(seed + 2)
+    _run(chains, warmup, None, density, lambda done: report(f"warm-up: draw {done} of {warmup}"))
+    step = float(np.median([chain.step.settled for chain in chains]))
+    for chain in chains:
+        chain.samples, chain.divergences = [], 0
     began = time.monotonic()
+
+    def say(done: int) -> None:
+        left = (time.monotonic() - began) / max(done, 1) * (draws - done)
+        report(f"draw {done} of {draws}, {left:.0f} s left" if done else f"draw 0 of {draws}")
+
     try:
-        while sum(part.shape[1] for part in parts) < draws:
-            key, mine = jax.random.split(key)
-            keys = jax.random.split(mine, (chains, _BLOCK))
-            state, (z, is_divergent) = block(density, state, keys)
-            parts.append(np.asarray(z))
-            diverged += int(np.sum(np.asarray(is_divergent)))
-            done = sum(part.shape[1] for part in parts)
-            left = (time.monotonic() - began) / done * (draws - done)
-            report(f"draw {done} of {draws}, {left:.0f} s left")
+        _run(chains, draws, step, density, say)
     except KeyboardInterrupt:
-        if not parts:
+        if not all(chain.samples for chain in chains):
             raise
-    return np.concatenate(parts, axis=1)[:, :draws], diverged
+    done = min(len(chain.samples) for chain in chains)
+    return np.array([chain.samples[:done] for chain in chains]), sum(chain.divergences for chain in chains)
 
 
 def _summarised(
     result: Fit,
     u: Unknowns,
-    blackjax: Any,
     inverse_root: np.ndarray,
     numbers: Callable[[Array], Array],
     z: np.ndarray,
@@ -246,15 +226,11 @@ def _summarised(
     slope, estimates = map(np.asarray, jax.jit(jax.jacfwd(twice, has_aux=True))(jnp.asarray(flattened(u))))
     deviations = np.linalg.norm(slope @ inverse_root, axis=1)
     names = problem.names()
-    effective = np.atleast_1d(jax.jit(blackjax.diagnostics.effective_sample_size)(values))
-    r_hat = np.full(len(names), np.nan)
-    if len(z) > 1:
-        r_hat = np.atleast_1d(jax.jit(blackjax.diagnostics.potential_scale_reduction)(values))
     return Posterior(
         {name: values[..., k] for k, name in enumerate(names)},
         diverged,
-        {name: float(effective[k]) for k, name in enumerate(names)},
-        {name: float(r_hat[k]) for k, name in enumerate(names)},
+        {name: effective_samples(values[..., k]) for k, name in enumerate(names)},
+        {name: scale_reduction(values[..., k]) for k, name in enumerate(names)},
         {name: float(estimates[k]) for k, name in enumerate(names)},
         {name: float(deviations[k]) for k, name in enumerate(names)},
         {name: result.units.get(owner, "") for name, owner in zip(names, problem.owners(), strict=True)},

@@ -16,7 +16,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import NO_ROWS, Multipliers, by_constraint, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve, violation_of
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, Method, Search, solve, violation_of
 from jaxmbd.optimal_design._peak import ActiveSample, Peak
 from jaxmbd.optimal_design._problem import (
     Point,
@@ -32,6 +32,7 @@ from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
+from jaxmbd.user_functions import RUN_TIME_ERRORS
 
 _RESTORING_STEPS = 60
 # Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
