@@ -175,11 +175,11 @@ def design(
 
 def optimise(problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str) -> Design:
     """Solve a design problem that has been checked; `what` is the verb that the user called."""
-    has_residuals = check_problem(problem)
     x = np.asarray(problem.variables.random(starts, seed))
     searches = [Search(point) for point in x]
     outcome = ""
-    with reporting(progress, f"{what}: compiling ...") as report:
+    with reporting(progress, f"{what}: tracing the problem and its derivatives ...") as report:
+        has_residuals = check_problem(problem, jnp.asarray(x[0]))
         try:
             _search(problem, searches, has_residuals, method, steps, report)
         except KeyboardInterrupt:
