@@ -163,7 +163,7 @@ def _piece(motion: _Motion, end: Point, forward: bool, depth: int) -> Following:
         change = change if np.isfinite(change) else -np.inf
         motion.acceptance += float(np.exp(min(change, 0.0)))
         motion.count += 1
-        return _Piece(point, point, point.momentum, point, motion.start + change, diverged=change < -_LOST)
+        return _Piece(point, point, point.momentum, point, motion.start + change, diverged=bool(change < -_LOST))
     half = yield from _piece(motion, end, forward, depth - 1)
     if half.has_ended:
         return half

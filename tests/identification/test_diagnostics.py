@@ -20,6 +20,7 @@ from jaxmbd.identification import (
     Parameter,
     Positive,
     Problem,
+    _linearisation,
     choose_experiments,
     cross_validate,
     fisher_information,
@@ -162,6 +163,28 @@ def test_profile_of_the_only_parameter() -> None:
     profile = profile_likelihood(result, "J", progress=False)
     assert result.standard_errors is not None
     np.testing.assert_allclose(np.diff(profile.interval) / 2, 1.96 * result.standard_errors["J"], rtol=0.02)
+
+
+def test_profiles_have_the_priors_of_the_fit_and_share_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prior as strong as the measurements halves the variance: the loss rises twice as fast. A second profile, of
+    another parameter, traces nothing."""
+    traces, whole = [], _linearisation.evaluate
+    monkeypatch.setattr(_linearisation, "evaluate", lambda *given: (traces.append(given), whole(*given))[1])
+    ts, start, noise = TS[:21] * 4, {"O.angle": 1.0}, 0.02
+    truth = plain_pendulum(1.0, 0.2)
+    angle = np.asarray(mbd.simulate(truth, mbd.assemble(truth, start), ts)["O.angle"])
+    angle = angle + noise * np.random.default_rng(0).normal(size=21)
+    experiment = mbd.Experiment(ts, {"O.angle": angle}, start, sigma=noise)
+    viscous, inertia = (lambda m: m["friction"].viscous), Parameter(lambda m: m["bar"].inertia, within=Positive())
+    friction = Parameter(viscous, within=Positive(), prior=Normal(0.2, 0.005))
+    result = mbd.fit(truth, experiment, {"friction": friction, "inertia": inertia}, progress=False)
+    assert result.standard_errors is not None
+    for name in ("friction", "inertia"):
+        estimate, error = float(result.parameters[name]), float(result.standard_errors[name])
+        steps = np.array([-2.0, 1.0])
+        profile = profile_likelihood(result, name, estimate + error * steps, progress=False)
+        np.testing.assert_allclose(profile.losses - profile.best, steps**2 / 2, rtol=0.15)
+        assert len(traces) <= 2  # of the fit, and of all profiles
 
 
 @pytest.mark.slow
