@@ -38,7 +38,7 @@ def test_a_normal_density_with_correlated_numbers() -> None:
     covariance, mean = np.array([[1.0, 0.8], [0.8, 2.0]]), np.array([0.5, -1.0])
     precision = np.linalg.inv(covariance)
     found, chains = samples_of(
-        lambda z: (-0.5 * (z - mean) @ precision @ (z - mean), -precision @ (z - mean)), [0.0, 0.0], 1000
+        lambda z: (float(-0.5 * (z - mean) @ precision @ (z - mean)), -precision @ (z - mean)), [0.0, 0.0], 1000
     )
     away = found - mean
     for k in range(2):
@@ -68,7 +68,7 @@ def test_motions_that_leave_the_density_diverge() -> None:
     """Beyond a wall there is no density: samples stay before it, and the draws whose motion met it are counted."""
 
     def density(z: np.ndarray) -> tuple[float, np.ndarray]:
-        return (-0.5 * z @ z, -z) if z[0] < 1.0 else (np.nan, np.full(1, np.nan))
+        return (-0.5 * float(z @ z), -z) if z[0] < 1.0 else (np.nan, np.full(1, np.nan))
 
     found, chains = samples_of(density, [0.0], 300)
     assert found.max() < 1.0
