@@ -131,6 +131,62 @@ def fit(name: str, device: str) -> None:
         )  # fmt: skip
 
 
+def inference(name: str, device: str) -> None:
+    """The first fit, profile and posterior (25 draws after 25 of the warm-up) of a swing: two numbers, 21 samples."""
+    mbd = imported(device)
+    import numpy as np
+
+    from jaxmbd import identification as ident
+
+    mechanism, ts, start = mbd.examples.get("pendulum").mechanism, np.linspace(0.0, 2.0, 21), {"O.angle": -1.0}
+    damped = mechanism.with_parts([mbd.planar.JointFriction("friction", "O.angle", viscous=0.1)])
+    angle = np.asarray(mbd.simulate(damped, mbd.assemble(damped, start), ts)["O.angle"])
+    noisy = angle + 0.01 * np.random.default_rng(0).normal(size=len(ts))
+    experiment = mbd.Experiment(ts, {"O.angle": noisy}, start=start, sigma=0.01)
+    numbers = {"rod.inertia": ident.Positive(), "friction.viscous": ident.Positive()}
+    with stage("fit of two numbers"):
+        result = mbd.fit(damped, experiment, numbers, progress=False)
+    with stage("profile"):
+        ident.profile_likelihood(result, "friction.viscous", progress=False)
+    with stage("posterior"):
+        ident.sample_posterior(result, draws=25, warmup=25, progress=False)
+
+
+def design(name: str, device: str) -> None:
+    """The first design of a four-bar: two lengths, an objective and a limit by its kinematics at 24 times, one step."""
+    mbd = imported(device)
+    import jax.numpy as jnp
+    import numpy as np
+
+    from jaxmbd import planar as pl
+
+    ts = np.linspace(0.0, 1.0, 24)
+
+    def linkage(lengths: Any) -> Any:
+        links = [pl.Body(link, 1.0, 1.0, pose=(0, 0, 1.0)) for link in ("crank", "coupler", "rocker")]
+        crank, coupler, rocker = links
+        pins = [
+            pl.Revolute("A", pl.ground.at(0, 0), crank.at()),
+            pl.Revolute("B", crank.at(0.5, 0), coupler.at()),
+            pl.Revolute("C", coupler.at(lengths["coupler"], 0), rocker.at(lengths["rocker"], 0)),
+            pl.Revolute("D", pl.ground.at(2.0, 0), rocker.at()),
+        ]
+        return pl.Mechanism(links, pins, drivers=[pl.Driver("drive", "crank.theta", lambda t: 2 * jnp.pi * t)])
+
+    def swing(mechanism: Any) -> Any:
+        angle = mbd.kinematics(mechanism, ts, throw=False)["rocker.theta"]
+        return (jnp.max(angle) - jnp.min(angle) - 0.8) ** 2
+
+    def transmission(mechanism: Any) -> Any:
+        motion = mbd.kinematics(mechanism, ts, throw=False)
+        return mbd.optimal_design.transmission_angle(mechanism, motion, "C", "B", "D")
+
+    ranges = {"coupler": (1.6, 3.0), "rocker": (1.2, 2.0)}
+    limits = {"transmission": mbd.Limit(transmission, lower=0.7, unit="rad")}
+    with stage("design"):
+        mbd.design(swing, ranges, limits, mechanism=linkage, starts=1, steps=1, progress=False)
+
+
 def example_of(mbd: Any, name: str) -> Any:
     """An example; `pendulum+spring` is the pendulum with a spring added to its first joint."""
     import dataclasses
@@ -190,7 +246,7 @@ def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
 
 ACTIVITIES: dict[str, Callable[[str, str], None]] = {
     "libraries": libraries, "usage": usage, "motion": motion, "sensitivities": sensitivities, "examples": examples,
-    "kinematics": kinematics, "fit": fit,
+    "kinematics": kinematics, "fit": fit, "inference": inference, "design": design,
 }  # fmt: skip
 
 if __name__ == "__main__":

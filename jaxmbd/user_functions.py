@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import content_of, is_concrete
-from jaxmbd.engine.calls.user_calls import plain
+from jaxmbd.engine.calls.user_calls import StaticFunction, plain
 from jaxmbd.errors import MechanismError
 from jaxmbd.upstream.jax_internals import partial_eval
 
 _CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
 _LONGEST = 300  # characters of an error's text; of a longer one only the first line is said
 # Raised by a running program rather than by the function's own code: re-raised unchanged.
-_RUNTIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 
 
 Tree = TypeVar("Tree")
@@ -49,19 +49,16 @@ class LiftedFunction(eqx.Module):
 
 
 def lifted(tree: Tree) -> Tree:
-    """A tree in which functions that close over traced values have these as leaves."""
-    if not any(map(_is_to_lift, jax.tree.leaves(tree))):
-        return tree
-    return jax.tree.map(_lifted, tree)
-
-
-def _is_to_lift(leaf: Any) -> bool:
-    return isinstance(leaf, FunctionType) and not is_concrete(leaf)
+    """A tree in which functions are no leaves: they are nodes, whose leaves are the traced values that they close over,
+    if there are any."""
+    return jax.tree.map(_lifted, tree) if any(map(callable, jax.tree.leaves(tree))) else tree
 
 
 def _lifted(leaf: Any) -> Any:
-    if not _is_to_lift(leaf):
+    if not callable(leaf):
         return leaf
+    if not isinstance(leaf, FunctionType) or is_concrete(leaf):
+        return StaticFunction(leaf)
     # The cell of the function's own name stays as it is.
     found = {k: content_of(cell) for k, cell in enumerate(leaf.__closure__ or ())}
     cells = {k: lifted(x) for k, x in found.items() if x is not leaf and not is_concrete(x)}
@@ -86,7 +83,7 @@ def call_user(part: str, field: str, function: Callable[..., Any], *arguments: A
     """
     try:
         return function(*arguments)
-    except _RUNTIME_ERRORS:
+    except RUN_TIME_ERRORS:
         raise
     except Exception as error:
         raise MechanismError(f"{part}: {_reason(field, function, arguments, takes, error)}") from error

@@ -22,7 +22,10 @@ LIMIT = 900.0  # [s] for one process
 # Activities, with the states of the computer in which they are measured.
 ONCE = (("libraries", (KNOWN,)), ("usage", (KNOWN,)))
 EACH = (("motion", (NEW, SIMILAR, KNOWN)), ("sensitivities", (KNOWN,)))
-ALL = (("examples", (NEW, KNOWN)), ("kinematics", (NEW, KNOWN)), ("fit", (NEW,)))
+ALL = (
+    ("examples", (NEW, KNOWN)), ("kinematics", (NEW, KNOWN)), ("fit", (NEW,)), ("inference", (NEW, KNOWN)),
+    ("design", (NEW, KNOWN)),
+)  # fmt: skip
 COMMON = (
     "import",
     "import names",

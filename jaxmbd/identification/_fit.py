@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -170,17 +170,27 @@ def side_by_side(
     if not problems:
         return ()
     starts = [problem.unconstrained(problem.start()) for problem in problems]
+    minima = minima_side_by_side(what, problems, starts, steps, tolerance, progress)
+    with reporting(progress) as report:
+        return _summarised(problems, minima, len(problems), (), report)
+
+
+def minima_side_by_side(
+    what: str, problems: Sequence[Problem], starts: Sequence[Unknowns], steps: int, tolerance: float, progress: bool,
+    held: Collection[str] = (),
+) -> list[Minimum]:  # fmt: skip
+    """Search from several starts, of one problem or of one each, as `levenberg_marquardt` does, in the name of a verb;
+    warn its caller's caller of searches that do not converge."""
     with reporting(progress) as report:
         nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0], problems[0].continuity)
-        minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
-        fits = _summarised(problems, minima, len(problems), (), report)
+        minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins, held)
     failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in _NOT_CONVERGED]
     if failed:
         shown = ", ".join(f"number {k} ({minima[k].outcome})" for k in failed[:_SHOWN])
         more = " and others" * (len(failed) > _SHOWN)
         text = f"{what}: {len(failed)} of {len(minima)} searches have not converged: {shown}{more}."
-        warnings.warn(text, FitWarning, stacklevel=3)
-    return fits
+        warnings.warn(text, FitWarning, stacklevel=4)
+    return minima
 
 
 def _problem(problem: object, experiments: object, free: object, options: dict[str, Any]) -> Problem:

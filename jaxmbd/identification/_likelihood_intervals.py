@@ -17,7 +17,6 @@ Applied Statistics 37 (1988); Chandler and Bate, Biometrika 94 (2007), for resid
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy
@@ -32,6 +31,7 @@ from jaxmbd.numerics.stepwise_search import positive, shaped
 from jaxmbd.parameters.labels import LISTED
 from jaxmbd.parameters.parameters import flat
 from jaxmbd.parameters.ranges import AbstractElementwiseRange
+from jaxmbd.user_functions import RUN_TIME_ERRORS
 
 LEVEL = 0.95  # of the interval that decides, and to which the profile reaches
 _BENT = 0.1  # difference of the root from a straight line, as a share, from which a standard error is not enough
@@ -70,7 +70,7 @@ def with_likelihood_intervals(
                 ]
                 try:
                     evaluations = together(rest + rest[:1] * (lanes - len(rest)), joins, False)
-                except eqx.EquinoxRuntimeError:  # numbers that a part refuses
+                except RUN_TIME_ERRORS:  # numbers that a part refuses
                     evaluations = [None] * lanes
                 for k, (problem, evaluation) in enumerate(zip(problems, evaluations, strict=False)):
                     if asked[k] is not None:
@@ -121,6 +121,7 @@ class _Line:
     ) -> None:
         self.problem, self.place = problem, place
         self.u, self.shapes = flattened(minimum.u), shapes_of(problem, minimum.u)
+        self.bounds = bounds_of(problem, minimum.u)
         owners = problem.owners()
         self.name = owners[place]
         self.number = place - owners.index(self.name)
@@ -201,7 +202,7 @@ class _Line:
     def _root(self, value: float, guess: Flat) -> Generator[Flat, Linearised | None, tuple[float, float, Flat]]:
         """The root at a value, and all unknowns there; infinite where there is no motion."""
         side = 1.0 if value > self.estimate else -1.0
-        lower, upper = bounds_of(self.problem)
+        lower, upper = self.bounds
         u = np.clip(guess, lower, upper)
         u[self.place] = np.ravel(self.within.unconstrained(self._whole(value), self.start))[self.number]
         root = side * np.inf

@@ -4,14 +4,17 @@ The unknowns of a search as one vector: the shared ones, then for each stack tho
 computed for each experiment with respect to the shared and its own few unknowns, by forward mode, side by side.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._shooting import Joins, jumps_after
@@ -79,6 +82,17 @@ def evaluate(problem: Problem, u: Unknowns, joins: Joins) -> Evaluation:
         links.append(end)
     shared = _prior_rows(problem, u.parameters)
     return Evaluation(tuple(readings), tuple(rows), tuple(priors), tuple(links), shared, jumps)
+
+
+evaluated = cached_on_disk(evaluate)
+
+
+@cached_on_disk
+def evaluated_side_by_side(problem: Problem, u: Unknowns, joins: Joins, is_one: bool) -> Evaluation:
+    """Return residuals and Jacobian at several numbers `u`, of one problem or of stacked ones."""
+    return eqx.filter_vmap(evaluate, in_axes=(None if is_one else eqx.if_array(0), eqx.if_array(0), None))(
+        problem, u, joins
+    )
 
 
 def _block(
@@ -153,7 +167,9 @@ def unflattened(flat: np.ndarray | Array, like: Unknowns) -> Unknowns:
     return Unknowns(unravel(jnp.asarray(flat[: shared.size], shared.dtype)), tuple(own))
 
 
-def bounds_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of all unknowns as vectors."""
-    lower, upper = problem.bounds()
+def bounds_of(problem: Problem, start: Unknowns, held: Collection[str] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of all unknowns as vectors; shared parameters that are `held` have no room around those of the
+    start."""
+    values = {name: start.parameters[name] for name in held}
+    lower, upper = (of._replace(parameters=of.parameters | values) for of in problem.bounds())
     return flattened(lower), flattened(upper)

@@ -1,7 +1,7 @@
 """The searches for the least loss, run step by step: they show progress, and can be interrupted and resumed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._linearisation import (
     Evaluation,
     bounds_of,
-    evaluate,
+    evaluated,
+    evaluated_side_by_side,
     flattened,
     linearised,
     shapes_of,
@@ -28,6 +29,7 @@ from jaxmbd.identification._shooting import Joins, jump_scales
 from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.numerics.block_least_squares import Linearised
 from jaxmbd.numerics.stepwise_search import USED_UP, SearchEnd, SearchState, search
+from jaxmbd.user_functions import RUN_TIME_ERRORS
 
 INTERRUPTED = "interrupted"
 _NEARBY = 8 * float(np.finfo(float).eps)  # relative change of numbers that changes nothing but rounding
@@ -67,9 +69,10 @@ class Minimum:
 
 @dataclass
 class _Running:
-    """A search that runs: its generator, its state, what it asks for, and the best evaluation so far."""
+    """A search that runs: its generator, its state, its bounds, what it asks for, and the best evaluation so far."""
 
     state: SearchState
+    bounds: tuple[np.ndarray, np.ndarray]
     generator: Any
     asked: np.ndarray
     best: tuple[Linearised, Evaluation] | None = None
@@ -78,18 +81,22 @@ class _Running:
 
 def levenberg_marquardt(
     problems: Sequence[Problem], starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report,
-    checkpoint: Checkpoint, joins: Joins,
+    checkpoint: Checkpoint, joins: Joins, held: Collection[str] = (),
 ) -> list[Minimum]:  # fmt: skip
     """Minimise by the Levenberg-Marquardt method from several starts, side by side; return one minimum for each.
 
-    Each step evaluates residuals and Jacobian once, in one compiled program for all starts.
+    Each step evaluates residuals and Jacobian once, in one program for all starts.
 
-    **Arguments:** `problems`: one for all starts, or one for each, which differ in numbers only.
+    **Arguments:** `problems`: one for all starts, or one for each, which differ in numbers only; `held`: shared
+    parameters that keep the numbers of each start. The program is the same whatever is held.
     """
     like = problems[0].unconstrained(problems[0].start())
     states = checkpoint.states([flattened(u) for u in starts])
     each = list(problems) * (len(states) if len(problems) == 1 else 1)
-    running = [_begun(problem, like, state, steps, tolerance) for problem, state in zip(each, states, strict=True)]
+    running = [
+        _begun(problem, like, state, bounds_of(problem, start, held), steps, tolerance)
+        for problem, state, start in zip(each, states, starts, strict=True)
+    ]
     together = evaluator(problems, len(running))
     report("compiling the simulations and their derivatives ...")
     outcome, nearby = "", [None] * len(running)
@@ -101,7 +108,7 @@ def levenberg_marquardt(
                     _advance(one, problem, evaluation)
             checkpoint.save([one.state for one in running])
             report(_progress(running))
-        asked = [unflattened(_beside(one.state.u, *bounds_of(problems[0])), like) for one in running]
+        asked = [unflattened(_beside(one.state.u, *one.bounds), like) for one in running]
         nearby = together(asked, joins, True)
     except KeyboardInterrupt:
         if all(one.best is None for one in running):
@@ -116,39 +123,41 @@ def _beside(u: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     return np.clip(u + _NEARBY * signs * np.where(u == 0, 1.0, np.abs(u)), lower, upper)
 
 
-def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
+def _begun(
+    problem: Problem, like: Unknowns, state: SearchState, bounds: tuple[np.ndarray, np.ndarray], steps: int,
+    tolerance: float,
+) -> _Running:  # fmt: skip
     left = max(steps - len(state.history), 1)
-    generator = search(state, *bounds_of(problem), shapes_of(problem, like), problem.samples, left, tolerance)
-    return _Running(state, generator, next(generator))
+    generator = search(state, *bounds, shapes_of(problem, like), problem.samples, left, tolerance)
+    return _Running(state, bounds, generator, next(generator))
 
 
 def evaluator(
     problems: Sequence[Problem], count: int
 ) -> Callable[[list[Unknowns], Joins, bool], Sequence[Evaluation | None]]:
-    """Return the evaluation of all searches in one compiled program, if it is asked to with looser tolerances; it gives
-    None where a part does not allow such numbers, if it has allowed others."""
+    """Return the evaluation of all searches in one program, if it is asked to with looser tolerances; it gives None
+    where a part does not allow such numbers, if it has allowed others."""
     if count == 1:  # not mapped, so that the program is the same for all fits of this kind
-        alone, seen = eqx.filter_jit(evaluate), []
+        seen = []
 
-        def evaluated(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
+        def evaluated_alone(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
             problem = problems[0].with_looser_steps() if looser else problems[0]
             try:
-                seen.append(alone(problem, asked[0], joins))
-            except eqx.EquinoxRuntimeError:
+                seen.append(evaluated(problem, asked[0], joins))
+            except RUN_TIME_ERRORS:
                 if not seen:
                     raise
                 return [None]
             del seen[:-1]
             return seen[-1:]
 
-        return evaluated
-    problem, axis = (problems[0], None) if len(problems) == 1 else (stacked_problems(problems), eqx.if_array(0))
-    mapped = eqx.filter_jit(eqx.filter_vmap(evaluate, in_axes=(axis, eqx.if_array(0), None)))
+        return evaluated_alone
+    is_one = len(problems) == 1
+    problem = problems[0] if is_one else stacked_problems(problems)
 
     def evaluated_together(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
-        found = mapped(
-            problem.with_looser_steps() if looser else problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins
-        )
+        u = jax.tree.map(lambda *x: jnp.stack(x), *asked)
+        found = evaluated_side_by_side(problem.with_looser_steps() if looser else problem, u, joins, is_one)
         return [jax.tree.map(lambda x, k=k: x[k], found) for k in range(count)]
 
     return evaluated_together

@@ -21,9 +21,10 @@ import scipy
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.checks import check_count, check_instance
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
+from jaxmbd.identification._linearisation import evaluated, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._segments import jump_residuals
@@ -34,7 +35,6 @@ from jaxmbd.parameters.labels import by_owner, summed_up
 from jaxmbd.printing import table
 from jaxmbd.progress import reporting
 
-_BLOCK = 25  # draws of one call, after which progress is shown and an interrupt is noticed
 _STEP = 0.5  # the first step in z, which the warm-up adapts
 # The rate that it aims at: with Stan's 0.8 a step overshoots now and then where the density is not quite normal.
 _ACCEPTANCE = 0.9
@@ -114,18 +114,15 @@ def sample_posterior(
     inverse_root = _inverse_root(problem, u)
     numbers = eqx.Partial(_numbers, *map(jnp.asarray, (flattened(u), inverse_root, *map(flattened, problem.bounds()))))
     density = eqx.Partial(_log_density, problem, u, numbers)
-    with reporting(progress, "warming up the sampler ...") as report:
-        start = jax.random.normal(jax.random.key(seed), (chains, len(inverse_root)))
-        keys = jax.random.split(jax.random.key(seed + 1), chains)
-        state, step = eqx.filter_jit(_warmed_up)(blackjax, density, start, keys, warmup)
-        z, diverged = _drawn(blackjax, density, state, step, draws, seed, report)
+    with reporting(progress, "compiling the sampler ...") as report:
+        z, diverged = _drawn(blackjax, density, (chains, len(inverse_root)), draws, warmup, seed, report)
     return _summarised(result, u, blackjax, inverse_root, numbers, z, diverged)
 
 
 def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
     """`R⁻¹` with `Rᵀ R = Jᵀ J` at the estimates, in units of the given noise."""
     joins = without_multipliers(problem, problem.continuity)
-    at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, joins))
+    at = linearised(problem, evaluated(problem, u, joins))
     R = np.asarray(np.linalg.qr(dense(at)[0], mode="r"))
     return scipy.linalg.solve_triangular(R, np.eye(len(R)))
 
@@ -156,71 +153,49 @@ def _log_slopes(problem: Problem, u: Unknowns) -> Array:
     return sum(logarithms, jnp.zeros(()))
 
 
-def _warmed_up(
-    blackjax: Any, density: Callable[[Array], Array], start: Array, keys: Array, warmup: int
-) -> tuple[PyTree, Array]:
-    """The states of all chains after the warm-up, and the step that it has found: the median of all chains."""
-    ones = jnp.ones(start.shape[1])
+@eqx.filter_jit
+def _draw(
+    blackjax: Any, density: Callable[[Array], Array], state: PyTree, keys: Array, step: Array
+) -> tuple[PyTree, PyTree]:
+    """One draw of all chains: their states after it, and what is to be said of it."""
+    kernel, ones = blackjax.nuts.build_kernel(), jnp.ones(state.position.shape[1])
+    return jax.vmap(lambda state, key, step: kernel(key, state, density, step, ones, _DOUBLINGS))(state, keys, step)
 
-    def of_chain(z: Array, key: Array) -> tuple[PyTree, Array]:
-        adaptation = blackjax.adaptation.step_size.dual_averaging_adaptation(_ACCEPTANCE)
-        begin, update, final = adaptation
-        kernel = blackjax.nuts.build_kernel()
 
-        def one(carried: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            state, adapted = carried
-            state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones, _DOUBLINGS)
-            return (state, update(adapted, info.acceptance_rate)), None
-
-        carried = blackjax.nuts.init(z, density), begin(_STEP)
-        (state, adapted), _ = jax.lax.scan(one, carried, jax.random.split(key, warmup))
-        return state, final(adapted)
-
-    states, steps = jax.vmap(of_chain)(start, keys)
-    return states, jnp.median(steps)
+@cached_on_disk
+def _begun(density: Callable[[Array], Array], z: Array) -> tuple[Array, Array]:
+    """The logarithms of the densities of all chains at their starts, and the slopes."""
+    return jax.vmap(jax.value_and_grad(density))(z)
 
 
 def _drawn(
-    blackjax: Any,
-    density: Callable[[Array], Array],
-    state: PyTree,
-    step: Array,
-    draws: int,
-    seed: int,
+    blackjax: Any, density: Callable[[Array], Array], shape: tuple[int, int], draws: int, warmup: int, seed: int,
     report: Callable[[str], None],
-) -> tuple[np.ndarray, int]:
-    """The draws of all chains `(chains, draws, unknowns)`, and the number of divergences."""
-    ones = jnp.ones(state.position.shape[1])
-
-    @eqx.filter_jit
-    def block(density: Callable[[Array], Array], state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
-        def of_chain(state: PyTree, keys: Array) -> tuple[PyTree, tuple[Array, Array]]:
-            kernel = blackjax.nuts.build_kernel()
-
-            def one(state: PyTree, key: Array) -> tuple[PyTree, tuple[Array, Array]]:
-                state, info = kernel(key, state, density, step, ones, _DOUBLINGS)
-                return state, (state.position, info.is_divergent)
-
-            return jax.lax.scan(one, state, keys)
-
-        return jax.vmap(of_chain)(state, keys)
-
-    chains, parts, diverged, key = len(state.position), [], 0, jax.random.key(seed + 2)
-    began = time.monotonic()
+) -> tuple[np.ndarray, int]:  # fmt: skip
+    """The draws of all chains `(chains, draws, unknowns)`, and the number of divergences. The same program draws in the
+    warm-up and after it, one draw a call, so that it is compiled once and shows how far it is."""
+    begin, update, final = blackjax.adaptation.step_size.dual_averaging_adaptation(_ACCEPTANCE)
+    z = jax.random.normal(jax.random.key(seed), shape)
+    state = blackjax.mcmc.hmc.HMCState(z, *_begun(density, z))
+    keys = jax.random.split(jax.random.key(seed + 1), (warmup + draws, shape[0]))
+    adapted, update = jax.vmap(begin)(jnp.full(shape[0], _STEP)), jax.jit(jax.vmap(update))
+    for k in range(warmup):
+        state, info = _draw(blackjax, density, state, keys[k], jnp.exp(adapted.log_step_size))
+        adapted = update(adapted, info.acceptance_rate)
+        report(f"warm-up: draw {k + 1} of {warmup}")
+    step = jnp.full(shape[0], jnp.median(jax.vmap(final)(adapted)))
+    parts, diverged, began = [], 0, time.monotonic()
     try:
-        while sum(part.shape[1] for part in parts) < draws:
-            key, mine = jax.random.split(key)
-            keys = jax.random.split(mine, (chains, _BLOCK))
-            state, (z, is_divergent) = block(density, state, keys)
-            parts.append(np.asarray(z))
-            diverged += int(np.sum(np.asarray(is_divergent)))
-            done = sum(part.shape[1] for part in parts)
-            left = (time.monotonic() - began) / done * (draws - done)
-            report(f"draw {done} of {draws}, {left:.0f} s left")
+        for k in range(draws):
+            state, info = _draw(blackjax, density, state, keys[warmup + k], step)
+            parts.append(np.asarray(state.position))
+            diverged += int(np.sum(np.asarray(info.is_divergent)))
+            left = (time.monotonic() - began) / len(parts) * (draws - len(parts))
+            report(f"draw {len(parts)} of {draws}, {left:.0f} s left")
     except KeyboardInterrupt:
         if not parts:
             raise
-    return np.concatenate(parts, axis=1)[:, :draws], diverged
+    return np.stack(parts, axis=1), diverged
 
 
 def _summarised(

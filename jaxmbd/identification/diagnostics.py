@@ -17,12 +17,11 @@ from jaxtyping import Float
 from jaxmbd.arrays import Numbers, as_float
 from jaxmbd.checks import check_count, check_finite, check_instance
 from jaxmbd.errors import MechanismError, SolveError, check_known
-from jaxmbd.identification._fit import fit, predict, side_by_side
+from jaxmbd.identification._fit import fit, minima_side_by_side, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._losses import likeliest_level, log_normaliser, transformed
 from jaxmbd.identification._problem import Problem
 from jaxmbd.identification._residual_tests import ljung_box
-from jaxmbd.identification._segments import jump_residuals
 from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
 from jaxmbd.identification._unknowns import Unknowns
@@ -239,11 +238,9 @@ def profile_likelihood(
     values = np.asarray(given, float)
     for value in values:
         check_within(f"profile_likelihood: {name!r} has the value", parameters.free[name], value)
-    problems = [_with_fixed(result, name, value) for value in values]
-    fits = side_by_side("profile_likelihood", problems, steps, 1e-6, progress)
-    variance = _variance(result)
-    losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
-    best = _loss(result) / variance
+    *losses, best = _losses(result, name, [*values, estimate], steps, progress)
+    variance = 2 * best / _freedom(result.problem)
+    losses, best = np.array(losses) / variance, best / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)
     found = (_crossing(values[side], losses[side], estimate, best, limit) for side in sides)
@@ -266,26 +263,21 @@ def _values(result: Fit, name: str) -> np.ndarray:
     return np.array([value for value in values if within.contains(value)])
 
 
-def _loss(result: Fit) -> float:
-    """What the fit has minimised."""
-    jumps = jump_residuals(result.problem, result.theta)
-    return float(result.problem.objective(result.theta) + 0.5 * jnp.sum(jumps**2))
-
-
-def _variance(result: Fit) -> float:
-    """The variance of the residuals, jumps between segments included, in units of the noise that was given."""
+def _losses(result: Fit, name: str, values: Sequence[float], steps: int, progress: bool) -> list[float]:
+    """The least loss with a parameter at each of some values; infinite where there is no motion."""
     problem = result.problem
+    u, like = problem.unconstrained(result.theta), result.parameters[name]
+    numbers = (problem.parameters.unconstrained({name: jnp.full_like(like, value)}) for value in values)
+    starts = [u._replace(parameters=u.parameters | number) for number in numbers]
+    minima = minima_side_by_side("profile_likelihood", [problem], starts, steps, 1e-6, progress, held=[name])
+    return [one.loss if one.linearised else np.inf for one in minima]
+
+
+def _freedom(problem: Problem) -> int:
+    """How many more residuals than unknowns there are, jumps between segments included: at least one."""
     joints = (stack.lanes - stack.lanes // stack.segments for stack in problem.stacks)
     jumps = sum(n * len(stack.experiment.estimate) for n, stack in zip(joints, problem.stacks, strict=True))
-    return 2 * _loss(result) / max(problem.samples + jumps - len(problem.names()), 1)
-
-
-def _with_fixed(result: Fit, name: str, value: float) -> Problem:
-    """The problem with one parameter fixed, to be searched from the estimates of the others."""
-    problem = result.problem.starting_at(result.theta)
-    before = problem.parameters.fixed
-    fixed = before | {name: jnp.full_like(problem.parameters.start[name], value)}
-    return eqx.tree_at(lambda p: p.parameters.fixed, problem, fixed, is_leaf=lambda x: x is before)
+    return max(problem.samples + jumps - len(problem.names()), 1)
 
 
 def _crossing(values: np.ndarray, losses: np.ndarray, estimate: float, best: float, limit: float) -> float | None:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from jaxmbd.arrays import Scalar
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.numerics.least_squares import Point, Residual, begun, better
 from jaxmbd.numerics.levenberg_marquardt import GROWTH, LARGEST_DAMPING, held
 
@@ -62,7 +63,7 @@ def begin(starts: Float[Array, "lanes n"], weight: float = 1.0) -> Lanes:
     return Lanes(starts, unknown, damping, growth, unknown, unknown, unknown)
 
 
-@eqx.filter_jit
+@cached_on_disk
 def advance(
     residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: PyTree, steps: int,
     settle: Settle | None = None,

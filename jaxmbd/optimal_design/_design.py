@@ -16,7 +16,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import NO_ROWS, Multipliers, by_constraint, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve, violation_of
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, Method, Search, solve, violation_of
 from jaxmbd.optimal_design._peak import ActiveSample, Peak
 from jaxmbd.optimal_design._problem import (
     Point,
@@ -32,6 +32,7 @@ from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.parameters.parameters import Build, Free
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
+from jaxmbd.user_functions import RUN_TIME_ERRORS
 
 _RESTORING_STEPS = 60
 # Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
@@ -174,11 +175,11 @@ def design(
 
 def optimise(problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str) -> Design:
     """Solve a design problem that has been checked; `what` is the verb that the user called."""
-    has_residuals = check_problem(problem)
     x = np.asarray(problem.variables.random(starts, seed))
     searches = [Search(point) for point in x]
     outcome = ""
-    with reporting(progress, f"{what}: compiling ...") as report:
+    with reporting(progress, f"{what}: tracing the problem and its derivatives ...") as report:
+        has_residuals = check_problem(problem, jnp.asarray(x[0]))
         try:
             _search(problem, searches, has_residuals, method, steps, report)
         except KeyboardInterrupt:

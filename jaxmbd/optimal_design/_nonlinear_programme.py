@@ -16,10 +16,10 @@ from jaxmbd.optimal_design._epigraph import WORSE, Epigraph, Programme, exceeds,
 from jaxmbd.optimal_design._limits import TOLERANCE
 from jaxmbd.optimal_design._peak import Peak
 from jaxmbd.optimal_design._problem import Point, Problem, linearised
+from jaxmbd.user_functions import RUN_TIME_ERRORS
 
 Method = Literal["slsqp", "trust-constr"]
 
-RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 _PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
 _GAIN = 1e-9  # share of a peak that a search has to take off, or it is the last one

@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Number, Scalar
+from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._peak import Peak
 from jaxmbd.optimal_design._variables import Variables
-from jaxmbd.user_functions import user_array
+from jaxmbd.user_functions import RUN_TIME_ERRORS, user_array
 
 _FEW = 24  # variables up to which derivatives are computed in forward mode
 
@@ -41,7 +42,7 @@ class Point(eqx.Module):
     """A design problem at one point: the objective, and the scaled margins of inequalities and equations.
 
     All are arrays of the rows that the optimiser sees, or their derivatives with respect to `x`; `heights`: those of a
-    peak, of which the objective is the largest; `values`: those of all constraints by name.
+    peak, of which the objective is the largest, or residuals; `values`: those of all constraints by name.
     """
 
     objective: Array
@@ -62,7 +63,6 @@ def _residuals(problem: Problem, subject: PyTree) -> Array:
     return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 
-@eqx.filter_jit  # so that it is traced once for shapes, values and derivatives
 def _values(x: Float[Array, " n"], problem: Problem) -> tuple[Array, dict[str, Array]]:
     """What the objective function returns, or the heights of a peak, and the values of all constraints by name."""
     subject = problem.at(x)
@@ -85,10 +85,11 @@ def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]
 
 def _rows(x: Array, problem: Problem) -> Point:
     found, values = _values(x, problem)
+    _check_sizes(problem, values)
     parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
     for name, limit in problem.limits.items():
         parts[limit.equals is not None].append(limit.margins(values[name]))
-    heights = found if isinstance(problem.objective, Peak) else jnp.zeros(0, x.dtype)
+    heights = found if found.ndim else jnp.zeros(0, x.dtype)
     inequalities, equations = (jnp.concatenate(parts[key]) for key in (False, True))
     return Point(_number(problem, found), inequalities, equations, heights, values)
 
@@ -103,7 +104,7 @@ def sizes_of_samples(problem: Problem) -> dict[str, tuple[int, ...]]:
     return {name: samples.shape for name, samples in found.items()}
 
 
-@eqx.filter_jit
+@cached_on_disk
 def linearised(x: Float[Array, " n"], problem: Problem) -> tuple[Point, Point]:
     """Return a problem at one point, and its derivatives."""
     differentiate = jax.jacfwd if x.shape[0] <= _FEW else jax.jacrev
@@ -116,20 +117,27 @@ def linearised(x: Float[Array, " n"], problem: Problem) -> tuple[Point, Point]:
     return rows, slopes
 
 
-def check_problem(problem: Problem) -> bool:
-    """Trace a problem on shapes only, so that mistakes in users' functions are found at once.
+def check_problem(problem: Problem, start: Float[Array, " n"]) -> bool:
+    """Evaluate a problem as the search does, with its trace, so that mistakes in users' functions are found at once.
 
     **Returns:** True if the objective is a vector of residuals.
 
     **Raises:** `MechanismError` if the objective returns no numbers, or if limits and values differ in shape.
     """
-    of_objective, of_limits = eqx.filter_eval_shape(_values, problem.variables.start, problem)
+    try:
+        found, _ = linearised(start, problem)
+    except RUN_TIME_ERRORS:  # an analysis that raises in place of returning NaN
+        found, _ = eqx.filter_eval_shape(linearised, start, problem)
+    return found.heights.size > 0 and not isinstance(problem.objective, Peak)
+
+
+def _check_sizes(problem: Problem, values: dict[str, Array]) -> None:
+    """Raise if limits and values differ in shape."""
     for name, limit in problem.limits.items():
-        size = of_limits[name].size
+        size = values[name].size
         for end in (limit.lower, limit.upper, limit.equals):
             if end is not None and np.size(end) not in (1, size):
                 raise MechanismError(
                     f"Constraint {name!r}: its function returns {size} numbers, and there are {np.size(end)} limits. "
                     "Give one limit for all, or one for each."
                 )
-    return of_objective.shape != () and not isinstance(problem.objective, Peak)

@@ -20,6 +20,7 @@ from jaxmbd.identification import (
     Parameter,
     Positive,
     Problem,
+    _linearisation,
     choose_experiments,
     cross_validate,
     fisher_information,
@@ -162,6 +163,44 @@ def test_profile_of_the_only_parameter() -> None:
     profile = profile_likelihood(result, "J", progress=False)
     assert result.standard_errors is not None
     np.testing.assert_allclose(np.diff(profile.interval) / 2, 1.96 * result.standard_errors["J"], rtol=0.02)
+
+
+def swing(prior: Normal | None) -> tuple[pl.Mechanism, mbd.Experiment, Parameter]:
+    """A pendulum, a noisy swing of it, and its friction."""
+    ts, start, noise = TS[:21] * 4, {"O.angle": 1.0}, 0.02
+    truth = plain_pendulum(1.0, 0.2)
+    angle = np.asarray(mbd.simulate(truth, mbd.assemble(truth, start), ts)["O.angle"])
+    angle = angle + noise * np.random.default_rng(0).normal(size=21)
+    friction = Parameter(lambda m: m["friction"].viscous, within=Positive(), prior=prior)
+    return truth, mbd.Experiment(ts, {"O.angle": angle}, start, sigma=noise), friction
+
+
+def test_a_profile_has_the_prior_of_the_fit() -> None:
+    """The loss of the only parameter is the objective at each of the values, prior included, in its units."""
+    truth, experiment, friction = swing(Normal(0.2, 0.005))
+    result = mbd.fit(truth, experiment, {"friction": friction}, progress=False)
+    values = float(result.parameters["friction"]) + np.array([-0.01, 0.0, 0.005])
+    profile = profile_likelihood(result, "friction", values, progress=False)
+    of = lambda x: result.problem.objective(result.theta._replace(parameters={"friction": jnp.asarray(x)}))  # noqa: E731
+    least = of(result.parameters["friction"])
+    np.testing.assert_allclose(profile.best, 20 / 2, rtol=1e-9)  # 21 samples, one parameter
+    np.testing.assert_allclose(profile.losses / profile.best, [of(x) / least for x in values], rtol=1e-4)
+
+
+def test_profiles_of_all_parameters_share_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces, whole = [], _linearisation.evaluate
+    monkeypatch.setattr(_linearisation, "evaluate", lambda *given: (traces.append(given), whole(*given))[1])
+    truth, experiment, friction = swing(None)
+    inertia = Parameter(lambda m: m["bar"].inertia, within=Positive())
+    result = mbd.fit(truth, experiment, {"friction": friction, "inertia": inertia}, progress=False)
+    assert result.standard_errors is not None
+    counts, steps = [], np.array([-2.0, 1.0])
+    for name in ("friction", "inertia"):
+        estimate, error = float(result.parameters[name]), float(result.standard_errors[name])
+        profile = profile_likelihood(result, name, estimate + error * steps, progress=False)
+        np.testing.assert_allclose(profile.losses - profile.best, steps**2 / 2, rtol=0.15)
+        counts.append(len(traces))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.slow

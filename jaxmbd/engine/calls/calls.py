@@ -19,7 +19,14 @@ from jaxmbd.engine.binding.mesh import outside_meshes
 from jaxmbd.engine.binding.tracing import equations_in, for_known_values, of_static
 from jaxmbd.engine.calls.array_types import Type, as_data, has_tangent, struct_of, type_of
 from jaxmbd.engine.calls.structure import ARRAY
-from jaxmbd.engine.calls.user_calls import Placeholder, UserFunction, plain, watched
+from jaxmbd.engine.calls.user_calls import (
+    Placeholder,
+    UserFunction,
+    plain,
+    watched,
+    with_bare_functions,
+    with_functions,
+)
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.engine.store.sized_cache import EQUATIONS_KEPT, sized_cache
 from jaxmbd.progress import announced
@@ -72,11 +79,16 @@ class FlatCall:
         """The name of the function."""
         return self.function.__name__.strip("_")
 
+    @cached_property
+    def _bare(self) -> tuple[list[object], TreeDef]:
+        """The leaves, functions among them, and the structure without any."""
+        return jax.tree.flatten(with_bare_functions(jax.tree.unflatten(self.tree, [*map(of_static, self.others)])))
+
     @cached_property  # they are to be the same functions as long as what was traced with them is in use
     def watched(self) -> list[object]:
         """The leaves, with users' functions as `UserFunction`s where the call may be stored."""
-        leaves = map(of_static, self.others)
-        return [*leaves] if self.in_mesh else [*map(watched, leaves)]
+        leaves, _ = self._bare
+        return leaves if self.in_mesh else [*map(watched, leaves)]
 
     @property
     def users(self) -> list[UserFunction]:
@@ -88,7 +100,7 @@ class FlatCall:
         """What determines the call, except for what the users' functions compute."""
         users, watched = self.users, self.watched
         leaves = [Placeholder(users.index(x)) if isinstance(x, UserFunction) else x for x in watched]
-        return self.function, jax.tree.unflatten(self.tree, leaves), as_data(self.types), self.settings
+        return self.function, jax.tree.unflatten(self._bare[1], leaves), as_data(self.types), self.settings
 
     def announced(self) -> AbstractContextManager[object]:
         """The context of what takes long, which is announced."""
@@ -96,10 +108,11 @@ class FlatCall:
 
     def apply(self, arrays: Arrays) -> Applied:
         """The results for the arrays, their structure, and `None` in place of the structure of a linear function."""
-        remaining = iter(arrays)
-        leaves = [next(remaining) if x is ARRAY else x for x in self.watched]
-        result = self.function(*jax.tree.unflatten(self.tree, leaves))
-        like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else plain(x), result)
+        remaining, users = iter(arrays), {id(user.function): user for user in self.users}
+        leaves = [next(remaining) if x is ARRAY else of_static(x) for x in self.others]
+        arguments = jax.tree.unflatten(self.tree, leaves)
+        result = self.function(*(with_functions(arguments, lambda x: users.get(id(x), x)) if users else arguments))
+        like = with_functions(result, lambda x: ARRAY if eqx.is_array(x) else plain(x))
         return [x for x in jax.tree.leaves(result) if eqx.is_array(x)], like, None
 
 

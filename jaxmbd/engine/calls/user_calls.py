@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
+import equinox as eqx
 import jax
 from jax import Array
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.engine.binding.tracing import is_array
+from jaxmbd.engine.binding.tracing import as_static, is_array, of_static
 from jaxmbd.engine.calls.array_types import Type, as_data, from_data, struct_of, types_of
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded
@@ -34,6 +35,49 @@ class Placeholder:
     """The place of a user's function in the description of a call, by its number among those of the call."""
 
     number: int
+
+
+@jax.tree_util.register_static
+class StaticFunction:
+    """A function as a node of a tree without leaves: what holds it has arrays as leaves alone, as `jax.jit` wants.
+
+    Two of the same function are equal, so that what is compiled for one serves for the other.
+    """
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._held = as_static(function)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:  # whose signature and name are said in errors
+        return of_static(self._held)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.__wrapped__(*arguments, **named)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticFunction) and self._held == other._held
+
+    def __hash__(self) -> int:
+        return hash(self._held)
+
+    def __repr__(self) -> str:
+        return eqx.tree_pformat(self.__wrapped__)
+
+
+def _is_held(node: object) -> TypeGuard[StaticFunction]:
+    return isinstance(node, StaticFunction)
+
+
+def with_bare_functions(tree: Any) -> Any:
+    """The tree with functions themselves, which are leaves, in place of the nodes that hold them."""
+    return jax.tree.map(lambda x: x.__wrapped__ if _is_held(x) else x, tree, is_leaf=_is_held)
+
+
+def with_functions(tree: Any, mapping: Callable[[object], Any]) -> Any:
+    """The tree with another leaf in place of each one, and another function in each node that holds one."""
+    return jax.tree.map(
+        lambda x: StaticFunction(mapping(x.__wrapped__)) if _is_held(x) else mapping(x), tree, is_leaf=_is_held
+    )
 
 
 class UserFunction:
@@ -165,5 +209,6 @@ def watched(leaf: object) -> object:
 
 
 def plain(leaf: object) -> object:
-    """The function of a `UserFunction`; anything else as it is."""
+    """The function of a `UserFunction` or of a `StaticFunction`; anything else as it is."""
+    leaf = leaf.__wrapped__ if isinstance(leaf, StaticFunction) else leaf
     return leaf.function if isinstance(leaf, UserFunction) else leaf

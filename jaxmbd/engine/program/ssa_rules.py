@@ -79,7 +79,8 @@ def _window_positions(builder: SSABuilder, windows: Windows) -> tuple[np.ndarray
     first, start, inside = np.zeros(lead, int), np.full(lead, ZERO, np.int32), np.full(lead, ONE, np.int32)
     axes = list(zip(np.moveaxis(windows.starts, -1, 0), windows.room, windows.strides, strict=True))
     moving = [builder.values(index, int) is None and room > 0 for index, room, _ in axes]
-    unit = int(np.gcd.reduce([stride for (*_, stride), moves in zip(axes, moving, strict=True) if moves] or [1]))
+    strides = [stride for (*_, stride), moves in zip(axes, moving, strict=True) if moves]
+    unit = int(np.gcd.reduce(strides or [1])) or 1  # all strides are zero in an array without entries
     last = 0
     for (index, room, stride), moves in zip(axes, moving, strict=True):
         above, below = builder.apply("le", ZERO, index), builder.apply("le", index, builder.constant(room))

@@ -20,6 +20,7 @@ from jaxmbd.io.model_file.import_paths import import_path
 from jaxmbd.io.model_file.parts import Argument, Form, classes, written_arguments
 from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.user_functions import plain
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = ("float16", "bfloat16", "float32", "float64", "bool", *_INTEGERS)
@@ -71,6 +72,7 @@ class Encoder:
 
     def value(self, value: Any, where: str) -> object:
         """A value of any kind; `where` names it in errors."""
+        value = plain(value)
         if isinstance(value, jax.Array | np.ndarray):
             return self._array(value, where)
         if isinstance(value, eqx.Module):
@@ -142,5 +144,6 @@ def numbers(array: np.ndarray) -> Any:
 
 def _is_left_out(value: object, argument: Argument) -> bool:
     """True for no value where that is the default, and for a default function that has no import path."""
+    value = plain(value)
     is_default = not argument.is_required and value is argument.default
     return is_default and (value is None or (callable(value) and import_path(value) is None))
