@@ -16,9 +16,10 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.bounded_least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import TOLERANCE, Limit, Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import NO_ROWS, Multipliers, by_constraint, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, Method, Search, solve, violation_of
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, Method, Search, solve, violation_of
 from jaxmbd.optimal_design._peak import ActiveSample, Peak
 from jaxmbd.optimal_design._problem import (
+    RUN_TIME_ERRORS,
     Point,
     Problem,
     check_problem,

@@ -17,6 +17,7 @@ from jaxmbd.optimal_design._peak import Peak
 from jaxmbd.optimal_design._variables import Variables
 from jaxmbd.user_functions import user_array
 
+RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 _FEW = 24  # variables up to which derivatives are computed in forward mode
 
 
@@ -35,6 +36,19 @@ class Problem(eqx.Module):
     def at(self, x: Float[Array, " n"]) -> PyTree:
         """Return the subject at a point."""
         return self.subject(self.variables.mechanism(x), self.variables.values(x))
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper bounds of `x`."""
+        return np.asarray(self.variables.lower), np.asarray(self.variables.upper)
+
+    def evaluated(self, x: Float[np.ndarray, " n"]) -> "tuple[Point, Point]":
+        """Return the problem at a point and its derivatives; NaN where an analysis raises in place of returning it."""
+        try:
+            return jax.tree.map(np.asarray, linearised(jnp.asarray(x), self))
+        except RUN_TIME_ERRORS:
+            shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self)
+            return jax.tree.map(lambda s: np.full(s.shape, np.nan), shapes)
 
 
 class Point(eqx.Module):

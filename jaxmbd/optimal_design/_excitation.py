@@ -1,0 +1,497 @@
+"""Exciting motions for the identification from efforts: Fourier series from which base parameters follow best.
+
+With the regressor `X` of the base parameters over one period, `τ = X π + τ₀`, an error of the efforts is an error of
+`π` that is the larger, the nearer the columns of `X` are to dependent. So the coefficients of the series minimise the
+condition number of `X`, or maximise `det XᵀX`, within what the machine can do (`_excitation_problem.py`).
+
+Sources: Swevers, Ganseman, Tükel, De Schutter, Van Brussel, *Optimal robot excitation and identification*, IEEE Trans.
+Robotics and Automation 13 (1997); Gautier, Khalil, *Exciting trajectories for the identification of base inertial
+parameters of robots*, Int. J. Robotics Research 11 (1992); Park, *Fourier-based optimal excitation trajectories for the
+dynamic identification of robots*, Robotica 24 (2006).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.inverse_dynamics import actuated, inverse_dynamics
+from jaxmbd.analyses.kinematics import kinematics
+from jaxmbd.analyses.measured_motion import MeasuredMotion
+from jaxmbd.arrays import Number, as_float, is_concrete
+from jaxmbd.checks import check_count, check_finite, check_flags, check_mapping, check_number
+from jaxmbd.errors import MechanismError, SolveError, check_known, shown, unknown
+from jaxmbd.identification import BaseParameters, Regressor, regressor
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.functions.fourier import FourierSeries
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.optimal_design._excitation_problem import (
+    DOTS,
+    Criterion,
+    ExcitationProblem,
+    Series,
+    Unknowns,
+    condition_of,
+    reading_limits,
+)
+from jaxmbd.optimal_design._limits import TOLERANCE, Margin, margin_of
+from jaxmbd.optimal_design._nonlinear_programme import Search, solve
+from jaxmbd.optimal_design._tables import constraints_table, starts_table
+from jaxmbd.printing import count_of
+from jaxmbd.progress import reporting
+from jaxmbd.state.output_channels import channel_units, read, vector_channels
+
+_PER_HARMONIC = 10  # samples, by default, in a period of the highest harmonic
+_FINER = 8  # times as many samples show whether the limits are kept between those of the search
+_EXPONENTS = 4.0, 16.0, 64.0  # of the condition number without kinks, one search after the other
+_ROUNDS = 6  # searches at most in which limits are tightened by what the motion exceeds its samples
+_PAD, _ACTIVE = 1e-5, 1e-3  # shares of a limit's scale: by which it is tightened further, and up to which it is active
+_MIDDLE = 0.5  # share of a coordinate's range in which the middle of its motion lies at the start
+_WIDTH, _SHIFT = 0.8, 0.2  # of random starts: of what the limits allow; of the middle, as a share of half the range
+_HALVINGS = 6  # of a random start whose loops cannot be closed
+_DEPENDENT = "excitation: the base parameters cannot be told apart by {} samples of {}: give more samples or harmonics."
+
+
+@dataclass(frozen=True)
+class ExcitationStart:
+    """One of the starts: its number, why it ended, the condition number of the random motion and of the one found, the
+    largest violation of a limit as a share of its scale, and the steps."""
+
+    number: int
+    verdict: str
+    first: float
+    condition: float
+    violation: float
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Excitation:
+    """The result of `excitation`. `print` shows it as a table.
+
+    - `series`: the motion of each coordinate as a `FourierSeries`, for drivers and controllers;
+    - `mechanism`: the mechanism with these as the motions of its drivers, which are the actuators: for `kinematics`,
+      `inverse_dynamics` and `identification.regressor`;
+    - `condition`: the condition number of the regressor of the base parameters at the samples, rows in units of the
+      noise, columns in units of their size; `first_condition`: of the random motion at which this start began;
+    - `base`: the base parameters;
+    - `constraints`: the limits with their margins over the whole period, at eight times as many times as there are
+      samples; `is_feasible`: whether all are kept; `active`: the names of those that are reached;
+    - `starts`: all starts, the best first; `outcome`: why the search stopped.
+    """
+
+    series: dict[str, FourierSeries]
+    mechanism: Mechanism
+    period: float
+    condition: float
+    first_condition: float
+    base: BaseParameters
+    constraints: tuple[Margin, ...]
+    starts: tuple[ExcitationStart, ...]
+    outcome: str
+
+    @property
+    def is_feasible(self) -> bool:
+        """True if all limits are kept."""
+        return all(margin.kept for margin in self.constraints)
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The limits that are reached."""
+        return tuple(margin.name for margin in self.constraints if margin.active)
+
+    def table(self, ts: Float[Any, " times"]) -> dict[str, Float[np.ndarray, " times"]]:
+        """Return columns by name: `"t"`, each coordinate with its rate and second rate, and the efforts that the
+        mechanism needs, such as `{"t": …, "A.angle": …, "A.angle_rate": …, "A.angle_second_rate": …, "motor.effort":
+        …}`, for a file or a controller."""
+        times = _times(ts)
+        efforts = inverse_dynamics(self.mechanism, times)
+        columns = {"t": times}
+        for name, samples in self._samples(times).items():
+            columns |= {f"{name}{dots}": samples[k] for k, dots in enumerate(DOTS)}
+        return columns | {f"{d.name}.effort": np.asarray(efforts.effort(d.name)) for d in self.mechanism.drivers}
+
+    def motion(self, ts: Float[Any, " times"]) -> MeasuredMotion:
+        """Return the motion at times `[s]` as samples with exact rates and second rates."""
+        times = _times(ts)
+        columns = self._samples(times)
+        parts = ({name: samples[k] for name, samples in columns.items()} for k in range(3))
+        return MeasuredMotion(times, *parts, smoothing="none")
+
+    def _samples(self, ts: np.ndarray) -> dict[str, Float[np.ndarray, "3 times"]]:
+        """Each coordinate with its rate and second rate."""
+        return {name: np.asarray(series.derivatives(ts)) for name, series in self.series.items()}
+
+    def __repr__(self) -> str:
+        kept = "all limits kept" if self.is_feasible else "NOT FEASIBLE"
+        harmonics = count_of(len(next(iter(self.series.values())).cosines), "harmonic")
+        head = (
+            f"Excitation: {self.outcome}; condition {self.condition:.4g}, at the random start {self.first_condition:.4g}"
+            f"; {kept}\nperiod {self.period:.6g} s, {harmonics}, {count_of(len(self.base.names), 'base parameter')}"
+        )
+        rows = [
+            [str(s.number), s.verdict, *(f"{x:.4g}" for x in (s.first, s.condition)), f"{s.violation:.1g}", str(s.steps)]
+            for s in self.starts
+        ]
+        headings = ["start", "verdict", "condition before", "after", "violation", "steps"]
+        parts = [head, *constraints_table(self.constraints)]
+        return "\n\n".join([*parts, starts_table(headings, rows, [start.verdict for start in self.starts])])
+
+
+def excitation(
+    mechanism: Mechanism,
+    actuators: Mapping[str, str] | None = None,
+    *,
+    period: Number,
+    limits: Mapping[str, Any],
+    harmonics: int = 5,
+    bodies: Sequence[str] | None = None,
+    numbers: Sequence[str] = (),
+    criterion: Criterion = "condition",
+    noise: Mapping[str, Number] | None = None,
+    at_rest: bool = False,
+    samples: int | None = None,
+    starts: int = 3,
+    seed: int = 0,
+    steps: int = 200,
+    progress: bool = True,
+) -> Excitation:
+    """Find the periodic motion from whose efforts the base parameters of a mechanism can be identified best.
+
+    `c(t) = c₀ + Σₖ (aₖ cos k ω t + bₖ sin k ω t)`,   `min cond X`   or   `max det XᵀX`,   `lower ≤ y(t) ≤ upper`
+
+    `X` is the regressor of the base parameters over one period (`identification.regressor`), with rows in units of the
+    noise of each actuator; for `cond`, columns are in units of their size. Loops are closed at all times, and a motion
+    along which they cannot be closed is none. Gradients are exact.
+
+    **Arguments:**
+
+    - `mechanism`, whose numbers are those known beforehand: they determine the efforts;
+    - `actuators`: the coordinates that are moved, and whose efforts are measured, by names of your choice,
+      `{"motor": "A.angle"}`, as many as degrees of freedom; by default the mechanism's drivers, whose motions are
+      replaced;
+    - `period` `[s]`; `harmonics`: their number;
+    - `limits`: by the names and patterns of output channels, a pair `(lower, upper)`, either of which may be None, or a
+      number for both sides: positions `"A.angle"`, rates `"A.angle_rate"`, second rates of the coordinates that are
+      moved, `"A.angle_second_rate"`, efforts `"motor.effort"`, passive joints, sensors, `{"*.effort": 50.0}`. A name
+      counts before a pattern, and a pattern before those after it. The position of each coordinate that is moved needs
+      both limits;
+    - `bodies`, `numbers`: what is to be identified, as for `identification.regressor`;
+    - `criterion`: `"condition"`, or `"determinant"`, for the least volume of the ellipsoid of errors, which also
+      rewards large efforts;
+    - `noise`: standard deviations of the measured efforts by actuator, one by default;
+    - `at_rest`: at the start of each period, rates and second rates are zero;
+    - `samples`: of a period, by default ten in that of the highest harmonic;
+    - `starts`, `seed`: random motions within the limits of the coordinates that are moved, at which searches begin;
+    - `steps`: the maximum number of steps of a search; `progress`: show the progress on one line.
+
+    **Returns:** an `Excitation`; print it. Ctrl-C ends the search and returns the best motion so far.
+
+    **Raises:** `MechanismError` for names that do not exist, missing or reversed limits, and too few actuators;
+    `SolveError` if no start can be assembled.
+
+        >>> four_bar = mbd.examples.get("planar-four-bar").mechanism
+        >>> found = mbd.optimal_design.excitation(  # doctest: +SKIP
+        ...     four_bar, {"motor": "A.angle"}, period=2.0, limits={"A.angle": (-0.5, 0.5), "motor.effort": 20.0}
+        ... )
+        >>> motion = mbd.kinematics(found.mechanism, np.linspace(0.0, 2.0, 101))  # doctest: +SKIP
+
+    Source: Swevers et al., *Optimal robot excitation and identification*, IEEE Trans. Robotics and Automation 13 (1997);
+    Park, *Fourier-based optimal excitation trajectories*, Robotica 24 (2006), for motions that start at rest.
+    """
+    check_mechanism(mechanism)
+    check_known("criterion", [criterion], get_args(Criterion))
+    for name, count in (("harmonics", harmonics), ("starts", starts), ("steps", steps)):
+        check_count(f"excitation: {name}", count, 1)
+    check_count("excitation: seed", seed, 0)
+    check_flags("excitation", at_rest=at_rest, progress=progress)
+    check_finite("excitation", "period", as_float(period))
+    check_number("excitation", "period", as_float(period), "s")
+    if at_rest and harmonics == 1:
+        raise MechanismError("excitation: a motion that starts at rest needs at least 2 harmonics.")
+    if samples is not None:
+        check_count("excitation: samples", samples, 2 * harmonics + 1)
+    if not is_concrete(mechanism, period, limits, noise):
+        raise MechanismError("excitation cannot be compiled (jit, vmap): its steps depend on values.")
+    moved = _moved(mechanism, actuators, float(period), harmonics)
+    ends = _limits(moved, limits)
+    series = _series(moved, float(period), harmonics, ends, at_rest)
+    ts = np.arange(samples or _PER_HARMONIC * harmonics) * (float(period) / (samples or _PER_HARMONIC * harmonics))
+    found = reading_limits(ends, channel_units(moved) | _units(moved))
+    nothing = Unknowns((), (), (), np.zeros(0))  # pyright: ignore[reportArgumentType]
+    problem = ExcitationProblem(moved, series, ts, nothing, found, _noise(moved, noise), criterion)
+    kinematics(problem.driven(np.zeros(len(problem.bounds[0]))), ts)  # raises for too few actuators
+    with reporting(progress, "excitation: compiling ...") as report:
+        xs = _random_starts(problem, ends, starts, seed)
+        first = _regressor(problem, xs[0], bodies, numbers)
+        problem = replace(problem, unknowns=_unknowns(moved, first))
+        searches = _searches(problem, xs, steps, report)
+    return _result(problem, searches, bodies, numbers)
+
+
+# --- arguments -----------------------------------------------------------------------------------------------
+
+
+def _moved(mechanism: Mechanism, actuators: Mapping[str, str] | None, period: float, harmonics: int) -> Mechanism:
+    """The mechanism with a series as the motion of each actuator."""
+    check_mapping("excitation: actuators", actuators, "{'motor': 'O.angle'}")
+    if actuators is not None:
+        mechanism = actuated(mechanism, actuators)
+    if not mechanism.drivers:
+        raise MechanismError("excitation: the mechanism has no drivers; name the actuators, {'motor': 'O.angle'}.")
+    nothing = FourierSeries(period, 0.0, np.zeros(harmonics), np.zeros(harmonics))
+    return mechanism.replaced(drivers=(Driver(d.name, d.coordinate, nothing) for d in mechanism.drivers))
+
+
+def _units(moved: Mechanism) -> dict[str, str]:
+    """The units of the coordinates that are moved, their rates and second rates."""
+    units = {d.coordinate: mechanism_unit(moved, d.coordinate) for d in moved.drivers}
+    return {
+        f"{name}{dots}": unit + over
+        for name, unit in units.items()
+        for dots, over in zip(DOTS, ("", "/s", "/s²"), strict=True)
+    }
+
+
+def mechanism_unit(mechanism: Mechanism, coordinate: str) -> str:
+    """The unit of a coordinate."""
+    return mechanism.coordinate(coordinate).unit(mechanism.space)
+
+
+def _limits(moved: Mechanism, limits: Any) -> dict[str, tuple[float | None, float | None]]:
+    """Lower and upper limits by reading."""
+    check_mapping("excitation: limits", limits, "{'A.angle': (-1.0, 1.0), 'motor.effort': 50.0}")
+    known = {**_units(moved), **channel_units(moved)}
+    scalars = [name for name in known if name not in vector_channels(moved, known)]
+    found: dict[str, tuple[float | None, float | None]] = {}
+    patterns = sorted(limits or {}, key=lambda name: name not in known)  # names before patterns
+    for pattern in patterns:
+        ends = _pair(pattern, limits[pattern])
+        names = [pattern] if pattern in known else [name for name in scalars if fnmatchcase(name, pattern)]
+        if not names:
+            raise unknown("quantity", pattern, known)
+        if not set(names) <= set(scalars):
+            raise MechanismError(f"excitation: limits names {pattern!r}, which is a vector: limit one number.")
+        found |= {name: ends for name in names if name not in found}
+    for driver in moved.drivers:
+        if None in found.get(driver.coordinate, (None,)):
+            raise MechanismError(
+                f"excitation: limits must name a lower and an upper limit of {driver.coordinate!r}, which is moved: "
+                f"{{{driver.coordinate!r}: (-1.0, 1.0)}}."
+            )
+    return found
+
+
+def _pair(name: str, given: Any) -> tuple[float | None, float | None]:
+    """A number as limits on both sides; a pair as it is."""
+    pair = list(given) if isinstance(given, tuple | list) or np.ndim(given) == 1 else [given, given]
+    is_pair = isinstance(given, tuple | list) or np.ndim(given) == 1
+    ends = [None if end is None else as_float(end) for end in pair]
+    right = len(ends) == 2 and any(end is not None for end in ends)
+    for end in ends:
+        right = right and (end is None or (np.shape(end) == () and np.isrealobj(end) and _is_finite(end)))
+    if not right:
+        raise MechanismError(
+            f"excitation: the limit of {name!r} must be a pair (lower, upper), in which either may be None, or a "
+            f"number for both sides, got {shown(given)}."
+        )
+    low, high = (None if end is None else float(end) for end in ends)
+    if not is_pair and low is not None:
+        low, high = -abs(low), abs(low)
+    if low is not None and high is not None and not low < high:
+        raise MechanismError(f"excitation: the lower limit of {name!r} must be below the upper one, got {low} and {high}.")
+    return low, high
+
+
+def _is_finite(end: Any) -> bool:
+    try:
+        return bool(np.isfinite(np.asarray(end, dtype=float)))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _series(
+    moved: Mechanism, period: float, harmonics: int, ends: Mapping[str, tuple[float | None, float | None]], at_rest: bool
+) -> Series:
+    """Series about the modelled position, as far as that is within the middle of the limits."""
+    free = moved.replaced(drivers=())
+    here = read(free, assemble(free), [driver.coordinate for driver in moved.drivers])
+    pairs = np.array([ends[driver.coordinate] for driver in moved.drivers], dtype=float)
+    centres, halves = pairs.mean(axis=1), np.diff(pairs, axis=1)[:, 0] / 2
+    modelled = np.array([float(here[driver.coordinate]) for driver in moved.drivers])
+    middles = np.clip(modelled, centres - _MIDDLE * halves, centres + _MIDDLE * halves)
+    return Series(period, harmonics, middles, halves, at_rest)
+
+
+def _noise(moved: Mechanism, noise: Mapping[str, Number] | None) -> Float[np.ndarray, " actuators"]:
+    check_mapping("excitation: noise", noise, "{'motor': 0.1}")
+    given = noise or {}
+    check_known("actuator", given, [driver.name for driver in moved.drivers])
+    for name, level in given.items():
+        check_finite("excitation: noise", repr(name), as_float(level))
+        check_number("excitation: noise", repr(name), as_float(level), "N or N m")
+    return np.array([float(given.get(driver.name, 1.0)) for driver in moved.drivers])
+
+
+def _times(ts: Any) -> Float[np.ndarray, " times"]:
+    return np.asarray(as_float(ts), dtype=float)
+
+
+# --- search --------------------------------------------------------------------------------------------------
+
+
+def _random_starts(problem: ExcitationProblem, ends: Mapping[str, Any], count: int, seed: int) -> list[np.ndarray]:
+    """Random motions that keep the limits of what is moved, and along which the loops close."""
+    series, draws, found = problem.series, np.random.default_rng(seed), []
+    for _ in range(count):
+        x = draws.normal(size=(len(series.units), problem.B.shape[2]))
+        swings = series.samples(x.ravel(), problem.B) - np.stack([series.middles, 0 * series.middles, 0 * series.middles], axis=1)
+        for k, driver in enumerate(problem.mechanism.drivers):
+            room = [_room(ends.get(f"{driver.coordinate}{dots}"), (series.middles[k], 0, 0)[d]) for d, dots in enumerate(DOTS)]
+            x[k] *= _WIDTH * min(r / np.max(np.abs(swings[:, k, d])) for d, r in enumerate(room))
+        x[:, 0] += _SHIFT * draws.uniform(-1, 1, len(x)) * (len(found) > 0)
+        for share in 0.5 ** np.arange(_HALVINGS):
+            if problem.positions(share * x.ravel(), problem.ts) is not None:
+                found.append(share * x.ravel())
+                break
+    if not found:
+        raise SolveError(
+            f"excitation: the loops cannot be closed along any of {count_of(count, 'random motion')}, even small ones: "
+            "choose limits of the moved coordinates about positions that can be assembled."
+        )
+    return found
+
+
+def _room(ends: tuple[float | None, float | None] | None, middle: float) -> float:
+    """How far a quantity may depart from a value."""
+    low, high = ends or (None, None)
+    return max(0.0, min(np.inf if high is None else high - middle, np.inf if low is None else middle - low))
+
+
+def _regressor(
+    problem: ExcitationProblem, x: np.ndarray, bodies: Sequence[str] | None, numbers: Sequence[str]
+) -> Regressor:
+    driven = problem.driven(x)
+    motion = kinematics(driven, problem.ts, assemble(driven, t=0.0, check=False))
+    return regressor(driven, motion, bodies=bodies, numbers=numbers)
+
+
+def _unknowns(moved: Mechanism, first: Regressor) -> Unknowns:
+    """The base parameters that a random motion tells apart."""
+    names, columns = [body.name for body in moved.bodies], tuple(first.base().independent.tolist())
+    if not columns:
+        raise MechanismError("excitation: no number has an effect on the efforts; name others as bodies or numbers.")
+    others = first.values[len(first.values) - len(first.numbers) :]
+    return Unknowns(tuple(names.index(name) for name in first.bodies), first.numbers, columns, others)
+
+
+@dataclass
+class _Course:
+    """The course of one start: where it began, the best point and readings there over the whole period."""
+
+    x: np.ndarray
+    first: float
+    verdict: str = "interrupted"
+    steps: int = 0
+    condition: float = np.inf
+    criterion: float = np.inf
+    margins: tuple[Margin, ...] = ()
+
+    @property
+    def violation(self) -> float:
+        return max((-m.margin for m in self.margins if not m.kept), default=0.0) if self.margins else np.inf
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        kept = bool(self.margins) and all(margin.kept for margin in self.margins)
+        return (False, self.criterion) if kept else (True, self.violation)
+
+
+def _searches(
+    problem: ExcitationProblem, xs: Sequence[np.ndarray], steps: int, report: Callable[[str], None]
+) -> list[_Course]:
+    courses = []
+    try:
+        for k, x in enumerate(xs):
+            rows = problem.regressor(x)
+            assert rows is not None  # it has been followed before
+            problem.sizes = np.linalg.norm(rows, axis=0) if k == 0 else problem.sizes
+            course = _Course(x, condition_of(rows))
+            courses.append(course)
+            report(f"excitation: start {k + 1} of {len(xs)}, condition {course.first:.4g}")
+            _search(replace_tightened(problem), course, steps)
+    except KeyboardInterrupt:
+        if not courses or not any(course.margins for course in courses):
+            raise
+    return courses
+
+
+def replace_tightened(problem: ExcitationProblem) -> ExcitationProblem:
+    """The problem with its limits as they are given."""
+    again = replace(problem)
+    again.sizes = problem.sizes
+    return again
+
+
+def _search(problem: ExcitationProblem, course: _Course, steps: int) -> None:
+    """Search with ever larger exponents, and limits tightened by what the motion exceeds its samples."""
+    _judge(problem, course)
+    exponents = _EXPONENTS if problem.criterion == "condition" else _EXPONENTS[:1]
+    for k in range(_ROUNDS):
+        problem.exponent = exponents[min(k, len(exponents) - 1)]
+        search = Search(course.x)
+        solve(problem, course.x, "slsqp", steps, search)
+        course.x, course.verdict = search.x, search.verdict
+        course.steps += search.steps
+        is_kept = _judge(problem, course)
+        if is_kept and k >= len(exponents) - 1:
+            break
+
+
+def _judge(problem: ExcitationProblem, course: _Course) -> bool:
+    """Compute criterion and margins of the whole period, and tighten limits that are exceeded between the samples."""
+    rows = problem.regressor(course.x)
+    parts = [problem.readings(course.x, problem.ts + k * problem.ts[1] / _FINER) for k in range(_FINER)]
+    if rows is None or any(part is None for part in parts):
+        return False
+    course.condition = condition_of(rows)
+    spread = np.linalg.svd(rows / problem.sizes, compute_uv=False)
+    course.criterion = course.condition if problem.criterion == "condition" else -float(np.sum(np.log(spread)))
+    values = {name: np.concatenate([part[name] for part in parts if part is not None]) for name in problem.limits}
+    found = []
+    for k, (name, limit) in enumerate(problem.limits.items()):
+        margin, size = margin_of(name, limit, values[name]), float(limit.size())
+        found.append(replace(margin, active=margin.kept and margin.margin <= _ACTIVE * size))
+        for side, over in enumerate((limit.lower, limit.upper)):
+            if over is not None:
+                excess = (1 - 2 * side) * float(over) + np.max((2 * side - 1) * values[name])
+                wanted = problem.tightened[k, side] + excess + _PAD * size
+                if excess > TOLERANCE * size or problem.tightened[k, side]:
+                    problem.tightened[k, side] = max(0.0, wanted)
+    course.margins = tuple(found)
+    return all(margin.kept for margin in found)
+
+
+# --- result --------------------------------------------------------------------------------------------------
+
+
+def _result(
+    problem: ExcitationProblem, courses: list[_Course], bodies: Sequence[str] | None, numbers: Sequence[str]
+) -> Excitation:
+    order = sorted(range(len(courses)), key=lambda k: courses[k].rank)
+    best = courses[order[0]]
+    driven = problem.driven(best.x)
+    starts = tuple(
+        ExcitationStart(k, c.verdict, c.first, c.condition, c.violation, c.steps) for k, c in ((k, courses[k]) for k in order)
+    )
+    broken = [f"{m.name!r} (by {-m.margin:.3g})" for m in best.margins if not m.kept]
+    outcome = f"no motion found that keeps all limits; violated: {', '.join(broken)}" if broken else best.verdict
+    base = _regressor(problem, best.x, bodies, numbers).base()
+    series: dict[str, Any] = {driver.coordinate: driver.motion for driver in driven.drivers}
+    return Excitation(
+        series, driven, problem.series.period, best.condition, best.first, base, best.margins, starts, outcome
+    )

@@ -1,0 +1,311 @@
+"""The problem of an exciting motion: criterion and readings as functions of Fourier coefficients, with derivatives.
+
+At each sample, the regressor and all that is limited depend on the coordinates `c` that are moved and on their rates
+and second rates, three numbers each, which are linear in the coefficients `x`: `[c, ċ, c̈] = B x`. So derivatives by
+these few numbers are computed at each sample (forward mode, through closed loops), and `B` gives those by `x`.
+
+The condition number `κ` has kinks where singular values `σ` meet, as they do at its minimum. It is replaced by
+
+    κ_p = (Σ σᵏ · Σ σ⁻ᵏ)^(1/k),  k = 2 p:   κ ≤ κ_p ≤ κ r^(1/p)  for r base parameters
+
+Source: Swevers, Ganseman, Tükel, De Schutter, Van Brussel, *Optimal robot excitation and identification*, IEEE Trans.
+Robotics and Automation 13 (1997); Boyd, Vandenberghe, *Convex Optimization* (2004), §9.3 of norms.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.effort_columns import effort_columns
+from jaxmbd.analyses.kinematics import kinematics
+from jaxmbd.arrays import Scalar, constant
+from jaxmbd.engine import cached_on_disk
+from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.formulations.newton_closure import (
+    DeterminedCorrection,
+    apply_correction,
+    close_loops,
+    consistent_speeds,
+)
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.functions.curve import Polynomials
+from jaxmbd.model.functions.fourier import FourierSeries
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.optimal_design._limits import Limit
+from jaxmbd.optimal_design._problem import Point
+from jaxmbd.parameters.numbers import Number
+from jaxmbd.state.output_channels import Snapshot, channel_values
+
+Criterion = Literal["condition", "determinant"]
+DOTS = ("", "_rate", "_second_rate")
+
+
+class Unknowns(eqx.Module):
+    """What is identified: the numbers of a regressor, and which of its columns are those of base parameters."""
+
+    places: tuple[int, ...] = eqx.field(static=True)
+    numbers: tuple[Number, ...] = eqx.field(static=True)
+    columns: tuple[int, ...] = eqx.field(static=True)
+    values: Float[Array, " others"]
+
+
+@dataclass
+class Series:
+    """The motion of some coordinates as Fourier series, with coefficients `x` in units of what each may move.
+
+    `middles`, `units`: of the coordinates; `shapes (3, powers, free)`: what the free coefficients are multiplied by for
+    mean, cosines and sines.
+    """
+
+    period: float
+    harmonics: int
+    middles: Float[np.ndarray, " moved"]
+    units: Float[np.ndarray, " moved"]
+    at_rest: bool
+
+    @cached_property
+    def free(self) -> Float[np.ndarray, "coefficients free"]:
+        """The coefficients (mean, cosines, sines) by the free ones; those of harmonic `k` are divided by `k`, so that
+        each makes about the same speed. A motion that starts at rest has no rate and second rate at `t = 0`."""
+        k = np.arange(1, self.harmonics + 1)
+        sizes = np.diag(np.concatenate([[1.0], 1 / k, 1 / k]))
+        if not self.at_rest:
+            return sizes
+        nothing = np.zeros(self.harmonics)
+        rows = np.stack([np.concatenate([[0.0], nothing, k]), np.concatenate([[0.0], k**2, nothing])]) @ sizes
+        return sizes @ np.linalg.svd(rows)[2][2:].T
+
+    def basis(self, ts: Float[np.ndarray, " times"]) -> Float[np.ndarray, "times 3 free"]:
+        """`B` of one coordinate, in its unit."""
+        omega = 2 * np.pi / self.period * np.arange(1, self.harmonics + 1)
+        c, s = np.cos(np.outer(ts, omega)), np.sin(np.outer(ts, omega))
+        one, zero = np.ones((len(ts), 1)), np.zeros((len(ts), 1))
+        rows = [
+            np.concatenate([one, c, s], axis=1),
+            np.concatenate([zero, -omega * s, omega * c], axis=1),
+            np.concatenate([zero, -(omega**2) * c, -(omega**2) * s], axis=1),
+        ]
+        return np.stack(rows, axis=1) @ self.free
+
+    def coefficients(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "moved coefficients"]:
+        """Mean, cosines and sines of each coordinate."""
+        found = self.units[:, None] * (x.reshape(len(self.units), -1) @ self.free.T)
+        found[:, 0] += self.middles
+        return found
+
+    def samples(self, x: Float[np.ndarray, " n"], B: Float[np.ndarray, "times 3 free"]) -> np.ndarray:
+        """`[c, ċ, c̈] (times, moved, 3)`."""
+        found = np.einsum("tdk,mk->tmd", B, self.units[:, None] * x.reshape(len(self.units), -1))
+        found[:, :, 0] += self.middles
+        return found
+
+
+@dataclass
+class ExcitationProblem:
+    """`min f(x)` within limits of readings at the samples. `mechanism`: its drivers move the coordinates as series.
+
+    `limits`: by the name of the reading; `noise`: for each actuator; `exponent`: the `p` of `κ_p`; `tightened (limits,
+    2)`: by how much lower and upper limits are kept further away, since a motion exceeds its samples; `sizes`: what
+    columns are divided by for the determinant.
+    """
+
+    mechanism: Mechanism
+    series: Series
+    ts: Float[np.ndarray, " times"]
+    unknowns: Unknowns
+    limits: dict[str, Limit]
+    noise: Float[np.ndarray, " actuators"]
+    criterion: Criterion
+    exponent: float = 4.0
+    objective: object = None
+    tightened: Float[np.ndarray, "limits 2"] = field(init=False)
+    sizes: Float[np.ndarray, " columns"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tightened = np.zeros((len(self.limits), 2))
+        self.sizes = np.ones(len(self.unknowns.columns))
+        self.B = self.series.basis(self.ts)
+        self.computed = tuple(name for name in self.limits if name not in self.moved)
+
+    @cached_property
+    def moved(self) -> dict[str, tuple[int, int]]:
+        """The readings that are coordinates, rates and second rates of the series: the coordinate and the order."""
+        names = [driver.coordinate for driver in self.mechanism.drivers]
+        return {f"{name}{dots}": (k, order) for k, name in enumerate(names) for order, dots in enumerate(DOTS)}
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those of `x`: none."""
+        count = self.B.shape[2] * len(self.series.units)
+        return np.full(count, -np.inf), np.full(count, np.inf)
+
+    def driven(self, x: Float[np.ndarray, " n"]) -> Mechanism:
+        """The mechanism with these coefficients."""
+        H = self.series.harmonics
+        leaves = [x for row in self.series.coefficients(x) for x in (row[0], row[1 : H + 1], row[H + 1 :])]
+        of = lambda m: [part for d in m.drivers for part in (d.motion.mean, d.motion.cosines, d.motion.sines)]  # noqa: E731
+        return eqx.tree_at(of, self.mechanism, [constant(leaf) for leaf in leaves])
+
+    def positions(self, x: Float[np.ndarray, " n"], ts: np.ndarray) -> Float[np.ndarray, "times nq"] | None:
+        """The closed positions along the motion; None if it cannot be followed."""
+        driven = self.driven(x)
+        state = assemble(driven, t=float(ts[0]), check=False)
+        found = np.asarray(kinematics(driven, ts, state, throw=False).q)
+        return found if np.isfinite(found).all() else None
+
+    def evaluated(self, x: Float[np.ndarray, " n"]) -> tuple[Point, Point]:
+        """The problem at a point and its derivatives; NaN if the motion cannot be followed."""
+        n, count = len(x), len(self.ts)
+        qs = self.positions(x, self.ts)
+        if qs is None:
+            rows = 2 * count * len(self.limits)
+            return _point(np.nan, np.full(rows, np.nan)), _point(np.full(n, np.nan), np.full((rows, n), np.nan))
+        moved = self.series.samples(x, self.B)
+        (Y, readings), (dY, slopes) = jax.tree.map(
+            np.asarray, _samples(self.mechanism, self.unknowns, self.computed, *map(constant, (self.ts, qs, moved)))
+        )
+        value, weights = _criterion(
+            self.criterion, constant(Y / self.noise[:, None]), constant(self.sizes), constant(self.exponent)
+        )
+        by_moved = np.einsum("tar,tarmd->tmd", np.asarray(weights) / self.noise[:, None], dY)
+        values = np.stack([self._values(name, moved, readings) for name in self.limits], axis=1)
+        by_x = np.stack([self._slopes(name, slopes) for name in self.limits], axis=1)
+        lower, upper, scale = self._ends()
+        rows = np.stack([values - lower, upper - values], axis=2) / scale[:, None]
+        sides = np.stack([by_x, -by_x], axis=2) / scale[:, None, None]
+        used = np.isfinite(rows[0]).ravel()
+        return (
+            _point(float(value), rows.reshape(count, -1)[:, used].ravel()),
+            _point(self._by_x(by_moved).sum(axis=0), sides.reshape(count, -1, n)[:, used].reshape(-1, n)),
+        )
+
+    def readings(self, x: Float[np.ndarray, " n"], ts: np.ndarray) -> dict[str, np.ndarray] | None:
+        """All that is limited, at as many times as there are samples."""
+        qs = self.positions(x, ts)
+        if qs is None:
+            return None
+        moved = self.series.samples(x, self.series.basis(ts))
+        found = _samples(self.mechanism, self.unknowns, self.computed, *map(constant, (ts, qs, moved)))
+        computed = np.asarray(found[0][1])
+        return {name: self._values(name, moved, computed) for name in self.limits}
+
+    def regressor(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "rows columns"] | None:
+        """The columns of the base parameters at all samples, in units of the noise."""
+        qs = self.positions(x, self.ts)
+        if qs is None:
+            return None
+        moved = self.series.samples(x, self.B)
+        Y = np.asarray(_samples(self.mechanism, self.unknowns, self.computed, *map(constant, (self.ts, qs, moved)))[0][0])
+        return (Y / self.noise[:, None]).reshape(-1, Y.shape[2])
+
+    def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        ends = [[-np.inf if x.lower is None else x.lower, np.inf if x.upper is None else x.upper] for x in self.limits.values()]
+        lower, upper = (np.array(ends, dtype=float) + self.tightened * [1, -1]).T
+        return lower, upper, np.array([float(limit.size()) for limit in self.limits.values()])
+
+    def _values(self, name: str, moved: np.ndarray, readings: np.ndarray) -> Float[np.ndarray, " times"]:
+        if name in self.moved:
+            k, order = self.moved[name]
+            return moved[:, k, order]
+        return readings[:, self.computed.index(name)]
+
+    def _slopes(self, name: str, slopes: np.ndarray) -> Float[np.ndarray, "times n"]:
+        if name in self.moved:
+            by_moved = np.zeros((len(self.ts), len(self.series.units), 3))
+            by_moved[:, *self.moved[name]] = 1.0
+        else:
+            by_moved = slopes[:, self.computed.index(name)]
+        return self._by_x(by_moved)
+
+    def _by_x(self, by_moved: Float[np.ndarray, "times moved 3"]) -> Float[np.ndarray, "times n"]:
+        found = np.einsum("tmd,tdk->tmk", by_moved * self.series.units[:, None], self.B)
+        return found.reshape(len(found), -1)
+
+
+def _point(objective: Any, inequalities: np.ndarray) -> Point:
+    nothing = np.zeros((0, *inequalities.shape[1:]))
+    return Point(np.asarray(objective), inequalities, nothing, nothing, {})  # pyright: ignore[reportArgumentType]
+
+
+@cached_on_disk
+def _samples(
+    mechanism: Mechanism, unknowns: Unknowns, channels: tuple[str, ...], ts: Array, qs: Array, moved: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return at each time the regressor of the base parameters `(actuators, columns)` and the readings, and their
+    derivatives by the moved coordinates, rates and second rates; `qs`: positions near the closed ones."""
+
+    def at_one(t: Array, q: Array, moved: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        def twice(moved: Array) -> tuple[Any, Any]:
+            found = _at_instant(mechanism, unknowns, channels, t, q, moved)
+            return found, found
+
+        slopes, found = jax.jacfwd(twice, has_aux=True)(moved)
+        return found, slopes
+
+    return jax.vmap(at_one)(ts, qs, moved)
+
+
+def _at_instant(
+    mechanism: Mechanism, unknowns: Unknowns, channels: tuple[str, ...], t: Array, q: Array, moved: Array
+) -> tuple[Array, Array]:
+    """Return the regressor and the readings where the drivers' coordinates, rates and second rates are `moved`."""
+    powers = moved[:, ::-1] * jnp.array([0.5, 1.0, 1.0])
+    drivers = (
+        Driver(driver.name, driver.coordinate, Polynomials(t[None], row[None], order=3))
+        for driver, row in zip(mechanism.drivers, powers, strict=True)
+    )
+    mechanism = mechanism.replaced(drivers=drivers)
+    equations, correction = Equations(mechanism), DeterminedCorrection()
+    at = equations.at(t, close_loops(equations, t, q, correction))
+    v = consistent_speeds(at, jnp.zeros(mechanism.nv, q.dtype), correction)
+    vdot = apply_correction(correction, at, at.gamma(v))
+    s = Snapshot(t, at.q, v, vdot, jnp.zeros(equations.m, q.dtype), mechanism.z)
+    matrix, found = effort_columns(mechanism, None, s, unknowns.places, unknowns.numbers, unknowns.values)
+    s = eqx.tree_at(lambda s: s.lam, s, jnp.append(found.joints, found.actuators))
+    readings = channel_values(equations, channels, s)
+    nothing = jnp.zeros(0, q.dtype)
+    values = jnp.stack([readings[name] for name in channels]) if channels else nothing
+    return matrix[:, np.asarray(unknowns.columns, dtype=int)], values
+
+
+@eqx.filter_jit
+def _criterion(
+    criterion: Criterion, Y: Float[Array, "times actuators columns"], sizes: Array, exponent: Scalar
+) -> tuple[Scalar, Array]:
+    """Return `log κ_p` of the regressor with columns of length one, or minus the mean of `log σ²` of one with columns
+    in units of `sizes`; and the derivatives by `Y`."""
+
+    def value(Y: Array) -> Scalar:
+        W = Y.reshape(-1, Y.shape[-1])
+        if criterion == "determinant":
+            return -2 * jnp.mean(jnp.log(jnp.linalg.svd(W / sizes, compute_uv=False)))
+        logs = 2 * exponent * jnp.log(jnp.linalg.svd(W / jnp.linalg.norm(W, axis=0), compute_uv=False))
+        return (jax.nn.logsumexp(logs) + jax.nn.logsumexp(-logs)) / (2 * exponent)
+
+    return jax.value_and_grad(value)(Y)
+
+
+def reading_limits(limits: Mapping[str, tuple[float, float]], units: Mapping[str, str]) -> dict[str, Limit]:
+    """Limits of readings by name as those of a design."""
+    return {
+        name: Limit(itemgetter(name), *ends, unit=units[name])  # pyright: ignore[reportArgumentType]
+        for name, ends in limits.items()
+    }
+
+
+def condition_of(rows: Float[np.ndarray, "rows columns"]) -> float:
+    """The condition number of a matrix whose columns have length one."""
+    spread = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), compute_uv=False)
+    return float(spread[0] / spread[-1])
+
+
+Ends = Sequence[float]
