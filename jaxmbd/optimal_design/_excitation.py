@@ -47,6 +47,7 @@ from jaxmbd.state.output_channels import channel_units, read, vector_channels
 
 _PER_HARMONIC = 10  # samples, by default, in a period of the highest harmonic
 _FINER = 8  # times as many samples show whether the limits are kept between those of the search
+_PRECISION = 1e-5  # change of the logarithm of the criterion that ends a search
 _EXPONENTS = 4.0, 16.0, 64.0  # of the condition number without kinks, one search after the other
 _ROUNDS = 6  # searches at most in which limits are tightened by what the motion exceeds its samples
 _PAD, _ACTIVE = 1e-5, 1e-3  # shares of a limit's scale: by which it is tightened further, and up to which it is active
@@ -266,7 +267,8 @@ def _limits(moved: Mechanism, limits: Any) -> dict[str, tuple[float | None, floa
     """Lower and upper limits by reading."""
     check_mapping("excitation: limits", limits, "{'A.angle': (-1.0, 1.0), 'motor.effort': 50.0}")
     known = {**_units(moved), **channel_units(moved)}
-    scalars = [name for name in known if name not in vector_channels(moved, known)]
+    vectors = vector_channels(moved, known)
+    scalars = [name for name in known if name not in vectors]
     found: dict[str, tuple[float | None, float | None]] = {}
     patterns = sorted(limits or {}, key=lambda name: name not in known)  # names before patterns
     for pattern in patterns:
@@ -444,7 +446,7 @@ def _search(problem: ExcitationProblem, course: _Course, steps: int) -> None:
     for k in range(_ROUNDS):
         problem.exponent = exponents[min(k, len(exponents) - 1)]
         search = Search(course.x)
-        solve(problem, course.x, "slsqp", steps, search)
+        solve(problem, course.x, "slsqp", steps, search, _PRECISION)
         course.x, course.verdict = search.x, search.verdict
         course.steps += search.steps
         is_kept = _judge(problem, course)

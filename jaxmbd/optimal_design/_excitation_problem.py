@@ -137,6 +137,17 @@ class ExcitationProblem:
         self.computed = tuple(name for name in self.limits if name not in self.moved)
 
     @cached_property
+    def ends(self) -> Float[np.ndarray, "limits 2"]:
+        """The lower and upper limits, infinite where there is none."""
+        pairs = ((limit.lower, limit.upper) for limit in self.limits.values())
+        return np.array([[-np.inf if a is None else a, np.inf if b is None else b] for a, b in pairs], dtype=float)
+
+    @cached_property
+    def scales(self) -> Float[np.ndarray, " limits"]:
+        """Their scales."""
+        return np.array([float(limit.size()) for limit in self.limits.values()])
+
+    @cached_property
     def moved(self) -> dict[str, tuple[int, int]]:
         """The readings that are coordinates, rates and second rates of the series: the coordinate and the order."""
         names = [driver.coordinate for driver in self.mechanism.drivers]
@@ -157,9 +168,7 @@ class ExcitationProblem:
 
     def positions(self, x: Float[np.ndarray, " n"], ts: np.ndarray) -> Float[np.ndarray, "times nq"] | None:
         """The closed positions along the motion; None if it cannot be followed."""
-        driven = self.driven(x)
-        state = assemble(driven, t=float(ts[0]), check=False)
-        found = np.asarray(kinematics(driven, ts, state, throw=False).q)
+        found = np.asarray(_positions(self.driven(x), constant(ts)))
         return found if np.isfinite(found).all() else None
 
     def evaluated(self, x: Float[np.ndarray, " n"]) -> tuple[Point, Point]:
@@ -179,7 +188,8 @@ class ExcitationProblem:
         by_moved = np.einsum("tar,tarmd->tmd", np.asarray(weights) / self.noise[:, None], dY)
         values = np.stack([self._values(name, moved, readings) for name in self.limits], axis=1)
         by_x = np.stack([self._slopes(name, slopes) for name in self.limits], axis=1)
-        lower, upper, scale = self._ends()
+        lower, upper = (self.ends + self.tightened * [1, -1]).T
+        scale = self.scales
         rows = np.stack([values - lower, upper - values], axis=2) / scale[:, None]
         sides = np.stack([by_x, -by_x], axis=2) / scale[:, None, None]
         used = np.isfinite(rows[0]).ravel()
@@ -207,11 +217,6 @@ class ExcitationProblem:
         Y = np.asarray(_samples(self.mechanism, self.unknowns, self.computed, *map(constant, (self.ts, qs, moved)))[0][0])
         return (Y / self.noise[:, None]).reshape(-1, Y.shape[2])
 
-    def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        ends = [[-np.inf if x.lower is None else x.lower, np.inf if x.upper is None else x.upper] for x in self.limits.values()]
-        lower, upper = (np.array(ends, dtype=float) + self.tightened * [1, -1]).T
-        return lower, upper, np.array([float(limit.size()) for limit in self.limits.values()])
-
     def _values(self, name: str, moved: np.ndarray, readings: np.ndarray) -> Float[np.ndarray, " times"]:
         if name in self.moved:
             k, order = self.moved[name]
@@ -234,6 +239,12 @@ class ExcitationProblem:
 def _point(objective: Any, inequalities: np.ndarray) -> Point:
     nothing = np.zeros((0, *inequalities.shape[1:]))
     return Point(np.asarray(objective), inequalities, nothing, nothing, {})  # pyright: ignore[reportArgumentType]
+
+
+@cached_on_disk
+def _positions(mechanism: Mechanism, ts: Array) -> Float[Array, "times nq"]:
+    """The positions along the motion of the drivers, NaN where it cannot be followed."""
+    return kinematics(mechanism, ts, assemble(mechanism, t=ts[0], check=False), throw=False).q
 
 
 @cached_on_disk

@@ -17,7 +17,7 @@ from jaxmbd.optimal_design._problem import Point
 
 Method = Literal["slsqp", "trust-constr"]
 
-_PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
+PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
 _GAIN = 1e-9  # share of a peak that a search has to take off, or it is the last one
 NOT_SMOOTH = "the derivative of the objective is not finite"
@@ -113,8 +113,12 @@ def violation_of(value: Point) -> float:
     return float(max(missed)) if np.isfinite(missed).all() else np.inf
 
 
-def solve(problem: Solvable, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search) -> None:
-    """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt."""
+def solve(
+    problem: Solvable, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search,
+    precision: float = PRECISION,
+) -> None:  # fmt: skip
+    """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt. `precision`:
+    of an objective that is no peak, the change that ends the search."""
     evaluation = _Evaluation(problem, search)
     first, slopes = evaluation.at(start)
     if not np.isfinite(first.objective):
@@ -128,21 +132,21 @@ def solve(problem: Solvable, start: Float[np.ndarray, " n"], method: Method, ste
         text = _lower_peak(evaluation, start, bounds, method, steps)
     else:
         evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
-        text, _ = _minimise(evaluation, start, bounds, method, steps, search)
+        text, _ = _minimise(evaluation, start, bounds, method, steps, search, precision)
     text = evaluation.fault(search.x) or text
     search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
 
 
 def _minimise(
     programme: Programme, start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], method: Method, steps: int,
-    search: Search,
+    search: Search, precision: float = PRECISION,
 ) -> tuple[str, np.ndarray]:  # fmt: skip
     """Run a method of SciPy; return why it has ended, and where."""
     rules = []
     for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
         if programme.rows(part)(start).size:
             rules.append({"type": kind, "fun": programme.rows(part), "jac": programme.slopes(part)})
-    precision = {"ftol": _PRECISION} if method == "slsqp" else {"xtol": _PRECISION, "gtol": 1e-9}
+    ends = {"ftol": precision} if method == "slsqp" else {"xtol": precision, "gtol": 1e-9}
 
     def count(*_: object) -> None:
         search.steps += 1
@@ -152,7 +156,7 @@ def _minimise(
         found = spo.minimize(
             programme.objective, start, method=method, jac=programme.slopes("objective"),
             bounds=spo.Bounds(*bounds),  # pyright: ignore[reportArgumentType]
-            constraints=rules, callback=count, options={"maxiter": steps, **precision},
+            constraints=rules, callback=count, options={"maxiter": steps, **ends},
         )  # fmt: skip
     ended = {0: "used all its steps", 1: "converged", 2: "converged"}
     text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)
