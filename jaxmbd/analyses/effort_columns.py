@@ -28,7 +28,7 @@ def effort_columns(
     numbers: Sequence[Number],
     values: Float[Array, " others"],
 ) -> tuple[Float[Array, "actuators numbers"], Balanced]:
-    """Return `Y`, and the balance for the mechanism as it is, of which the efforts are minus the actuators' multipliers.
+    """Return `Y`, and the balance of the mechanism as it is: the efforts are minus the multipliers of the actuators.
 
     **Arguments:** the mechanism, whose drivers are the actuators; the `places` of the bodies whose inertial numbers are
     in `θ`; the other `numbers` there, and their `values`.

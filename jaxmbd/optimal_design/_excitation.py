@@ -10,13 +10,15 @@ parameters of robots*, Int. J. Robotics Research 11 (1992); Park, *Fourier-based
 dynamic identification of robots*, Robotica 24 (2006).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, get_args
+from operator import itemgetter
+from typing import Any, TypeAlias, get_args
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.inverse_dynamics import actuated, inverse_dynamics
@@ -24,7 +26,7 @@ from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.measured_motion import MeasuredMotion
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_flags, check_mapping, check_number
-from jaxmbd.errors import MechanismError, SolveError, check_known, shown, unknown
+from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.identification import BaseParameters, Regressor, regressor
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.functions.fourier import FourierSeries
@@ -35,37 +37,31 @@ from jaxmbd.optimal_design._excitation_problem import (
     ExcitationProblem,
     Series,
     Unknowns,
-    condition_of,
-    reading_limits,
 )
-from jaxmbd.optimal_design._limits import TOLERANCE, Margin, margin_of
-from jaxmbd.optimal_design._nonlinear_programme import Search, solve
+from jaxmbd.optimal_design._excitation_search import Course, random_starts, searches
+from jaxmbd.optimal_design._limits import Limit, Margin
 from jaxmbd.optimal_design._tables import constraints_table, starts_table
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 from jaxmbd.state.output_channels import channel_units, read, vector_channels
 
 _PER_HARMONIC = 10  # samples, by default, in a period of the highest harmonic
-_FINER = 8  # times as many samples show whether the limits are kept between those of the search
-_PRECISION = 1e-5  # change of the logarithm of the criterion that ends a search
-_EXPONENTS = 4.0, 16.0, 64.0  # of the condition number without kinks, one search after the other
-_ROUNDS = 6  # searches at most in which limits are tightened by what the motion exceeds its samples
-_PAD, _ACTIVE = 1e-5, 1e-3  # shares of a limit's scale: by which it is tightened further, and up to which it is active
 _MIDDLE = 0.5  # share of a coordinate's range in which the middle of its motion lies at the start
-_WIDTH, _SHIFT = 0.8, 0.2  # of random starts: of what the limits allow; of the middle, as a share of half the range
-_HALVINGS = 6  # of a random start whose loops cannot be closed
-_DEPENDENT = "excitation: the base parameters cannot be told apart by {} samples of {}: give more samples or harmonics."
+
+Pair: TypeAlias = tuple[float | None, float | None]  # a lower and an upper limit
 
 
 @dataclass(frozen=True)
 class ExcitationStart:
-    """One of the starts: its number, why it ended, the condition number of the random motion and of the one found, the
-    largest violation of a limit as a share of its scale, and the steps."""
+    """One of the starts: its number and why it ended; the condition number of the random motion, and of the one found;
+    `errors`: the geometric mean of the standard errors of the base parameters, as a multiple of that of the random
+    motion; the largest violation of a limit, as a share of its scale; the steps."""
 
     number: int
     verdict: str
-    first: float
+    first_condition: float
     condition: float
+    errors: float
     violation: float
     steps: int
 
@@ -82,7 +78,7 @@ class Excitation:
     - `base`: the base parameters;
     - `constraints`: the limits with their margins over the whole period, at eight times as many times as there are
       samples; `is_feasible`: whether all are kept; `active`: the names of those that are reached;
-    - `starts`: all starts, the best first; `outcome`: why the search stopped.
+    - `starts`: all starts, the best first, with what has become of the errors; `outcome`: why the search stopped.
     """
 
     series: dict[str, FourierSeries]
@@ -113,7 +109,7 @@ class Excitation:
         efforts = inverse_dynamics(self.mechanism, times)
         columns = {"t": times}
         for name, samples in self._samples(times).items():
-            columns |= {f"{name}{dots}": samples[k] for k, dots in enumerate(DOTS)}
+            columns |= {f"{name}{dots}": column for dots, column in zip(DOTS, samples, strict=True)}
         return columns | {f"{d.name}.effort": np.asarray(efforts.effort(d.name)) for d in self.mechanism.drivers}
 
     def motion(self, ts: Float[Any, " times"]) -> MeasuredMotion:
@@ -130,15 +126,17 @@ class Excitation:
     def __repr__(self) -> str:
         kept = "all limits kept" if self.is_feasible else "NOT FEASIBLE"
         harmonics = count_of(len(next(iter(self.series.values())).cosines), "harmonic")
+        parameters = count_of(len(self.base.names), "base parameter")
         head = (
-            f"Excitation: {self.outcome}; condition {self.condition:.4g}, at the random start {self.first_condition:.4g}"
-            f"; {kept}\nperiod {self.period:.6g} s, {harmonics}, {count_of(len(self.base.names), 'base parameter')}"
+            f"Excitation: {self.outcome}; condition {self.condition:.4g}, of the random start "
+            f"{self.first_condition:.4g}; {kept}\nperiod {self.period:.6g} s, {harmonics}, {parameters}"
         )
-        rows = [
-            [str(s.number), s.verdict, *(f"{x:.4g}" for x in (s.first, s.condition)), f"{s.violation:.1g}", str(s.steps)]
+        columns = (
+            [str(s.number), s.verdict, *(f"{x:.4g}" for x in (s.first_condition, s.condition, s.errors))]
             for s in self.starts
-        ]
-        headings = ["start", "verdict", "condition before", "after", "violation", "steps"]
+        )
+        rows = [[*row, f"{s.violation:.1g}", str(s.steps)] for row, s in zip(columns, self.starts, strict=True)]
+        headings = ["start", "verdict", "condition before", "after", "errors after / before", "violation", "steps"]
         parts = [head, *constraints_table(self.constraints)]
         return "\n\n".join([*parts, starts_table(headings, rows, [start.verdict for start in self.starts])])
 
@@ -201,8 +199,8 @@ def excitation(
         ... )
         >>> motion = mbd.kinematics(found.mechanism, np.linspace(0.0, 2.0, 101))  # doctest: +SKIP
 
-    Source: Swevers et al., *Optimal robot excitation and identification*, IEEE Trans. Robotics and Automation 13 (1997);
-    Park, *Fourier-based optimal excitation trajectories*, Robotica 24 (2006), for motions that start at rest.
+    Source: Swevers et al., *Optimal robot excitation and identification*, IEEE Trans. Robotics and Automation 13
+    (1997); Park, *Fourier-based optimal excitation trajectories*, Robotica 24 (2006), for motions that start at rest.
     """
     check_mechanism(mechanism)
     check_known("criterion", [criterion], get_args(Criterion))
@@ -218,20 +216,16 @@ def excitation(
         check_count("excitation: samples", samples, 2 * harmonics + 1)
     if not is_concrete(mechanism, period, limits, noise):
         raise MechanismError("excitation cannot be compiled (jit, vmap): its steps depend on values.")
-    moved = _moved(mechanism, actuators, float(period), harmonics)
-    ends = _limits(moved, limits)
-    series = _series(moved, float(period), harmonics, ends, at_rest)
-    ts = np.arange(samples or _PER_HARMONIC * harmonics) * (float(period) / (samples or _PER_HARMONIC * harmonics))
-    found = reading_limits(ends, channel_units(moved) | _units(moved))
-    nothing = Unknowns((), (), (), np.zeros(0))  # pyright: ignore[reportArgumentType]
-    problem = ExcitationProblem(moved, series, ts, nothing, found, _noise(moved, noise), criterion)
-    kinematics(problem.driven(np.zeros(len(problem.bounds[0]))), ts)  # raises for too few actuators
+    problem = _problem(
+        _moved(mechanism, actuators, float(period), harmonics), limits, noise, criterion, at_rest, samples
+    )
+    kinematics(problem.driven(np.zeros(len(problem.bounds[0]))), problem.ts)  # raises for too few actuators
     with reporting(progress, "excitation: compiling ...") as report:
-        xs = _random_starts(problem, ends, starts, seed)
-        first = _regressor(problem, xs[0], bodies, numbers)
-        problem = replace(problem, unknowns=_unknowns(moved, first))
-        searches = _searches(problem, xs, steps, report)
-    return _result(problem, searches, bodies, numbers)
+        xs = random_starts(problem, starts, seed)
+        unknowns = _unknowns(problem.mechanism, _regressor(problem, xs[0], bodies, numbers))
+        problem = replace(problem, unknowns=unknowns, sizes=np.ones(len(unknowns.columns)))
+        courses = searches(problem, xs, steps, report)
+    return _result(problem, courses, bodies, numbers)
 
 
 # --- arguments -----------------------------------------------------------------------------------------------
@@ -248,30 +242,39 @@ def _moved(mechanism: Mechanism, actuators: Mapping[str, str] | None, period: fl
     return mechanism.replaced(drivers=(Driver(d.name, d.coordinate, nothing) for d in mechanism.drivers))
 
 
+def _problem(
+    moved: Mechanism, limits: Any, noise: Any, criterion: Criterion, at_rest: bool, samples: int | None
+) -> ExcitationProblem:
+    """The problem, in which nothing is unknown yet."""
+    motion: Any = moved.drivers[0].motion
+    period, harmonics = float(motion.period), len(motion.cosines)
+    ends, units = _limits(moved, limits), _units(moved)
+    series = _series(moved, period, harmonics, ends, at_rest)
+    count = _PER_HARMONIC * harmonics if samples is None else samples
+    nothing = Unknowns((), (), (), jnp.zeros(0))
+    found = {name: Limit(itemgetter(name), *pair, unit=units[name]) for name, pair in ends.items()}
+    levels = _noise(moved, noise)
+    return ExcitationProblem(
+        moved, series, period / count * np.arange(count), nothing, found, levels, criterion, np.zeros(0),
+        np.zeros((len(found), 2)),
+    )  # fmt: skip
+
+
 def _units(moved: Mechanism) -> dict[str, str]:
-    """The units of the coordinates that are moved, their rates and second rates."""
-    units = {d.coordinate: mechanism_unit(moved, d.coordinate) for d in moved.drivers}
-    return {
-        f"{name}{dots}": unit + over
-        for name, unit in units.items()
-        for dots, over in zip(DOTS, ("", "/s", "/s²"), strict=True)
-    }
+    """The units of all that can be limited."""
+    units = {name: moved.coordinate(name).unit(moved.space) for name in (d.coordinate for d in moved.drivers)}
+    own = {f"{name}{dots}": f"{unit}{over}" for name, unit in units.items() for dots, over in DOTS.items()}
+    return own | channel_units(moved)
 
 
-def mechanism_unit(mechanism: Mechanism, coordinate: str) -> str:
-    """The unit of a coordinate."""
-    return mechanism.coordinate(coordinate).unit(mechanism.space)
-
-
-def _limits(moved: Mechanism, limits: Any) -> dict[str, tuple[float | None, float | None]]:
+def _limits(moved: Mechanism, limits: Any) -> dict[str, Pair]:
     """Lower and upper limits by reading."""
     check_mapping("excitation: limits", limits, "{'A.angle': (-1.0, 1.0), 'motor.effort': 50.0}")
-    known = {**_units(moved), **channel_units(moved)}
+    known = _units(moved)
     vectors = vector_channels(moved, known)
     scalars = [name for name in known if name not in vectors]
-    found: dict[str, tuple[float | None, float | None]] = {}
-    patterns = sorted(limits or {}, key=lambda name: name not in known)  # names before patterns
-    for pattern in patterns:
+    found: dict[str, Pair] = {}
+    for pattern in sorted(limits or {}, key=lambda name: name not in known):  # names before patterns
         ends = _pair(pattern, limits[pattern])
         names = [pattern] if pattern in known else [name for name in scalars if fnmatchcase(name, pattern)]
         if not names:
@@ -288,37 +291,30 @@ def _limits(moved: Mechanism, limits: Any) -> dict[str, tuple[float | None, floa
     return found
 
 
-def _pair(name: str, given: Any) -> tuple[float | None, float | None]:
-    """A number as limits on both sides; a pair as it is."""
-    pair = list(given) if isinstance(given, tuple | list) or np.ndim(given) == 1 else [given, given]
-    is_pair = isinstance(given, tuple | list) or np.ndim(given) == 1
-    ends = [None if end is None else as_float(end) for end in pair]
-    right = len(ends) == 2 and any(end is not None for end in ends)
-    for end in ends:
-        right = right and (end is None or (np.shape(end) == () and np.isrealobj(end) and _is_finite(end)))
-    if not right:
+def _pair(name: str, given: Any) -> Pair:
+    """A pair as it is; a number as limits on both sides."""
+    is_pair = isinstance(given, tuple | list | np.ndarray) and np.shape(np.asarray(given, dtype=object)) == (2,)
+    ends = [None if end is None else as_float(end) for end in (given if is_pair else [given])]
+    if all(end is None for end in ends) or not all(end is None or _is_number(end) for end in ends):
         raise MechanismError(
-            f"excitation: the limit of {name!r} must be a pair (lower, upper), in which either may be None, or a "
-            f"number for both sides, got {shown(given)}."
+            f"excitation: the limit of {name!r} must be a pair (lower, upper), in which one may be None, or a number "
+            f"for both sides, got {shown(given)}."
         )
-    low, high = (None if end is None else float(end) for end in ends)
+    low, high = (None if end is None else float(end) for end in (ends[0], ends[-1]))
     if not is_pair and low is not None:
         low, high = -abs(low), abs(low)
     if low is not None and high is not None and not low < high:
-        raise MechanismError(f"excitation: the lower limit of {name!r} must be below the upper one, got {low} and {high}.")
+        raise MechanismError(
+            f"excitation: the lower limit of {name!r} must be below the upper one, got {low:g} and {high:g}."
+        )
     return low, high
 
 
-def _is_finite(end: Any) -> bool:
-    try:
-        return bool(np.isfinite(np.asarray(end, dtype=float)))
-    except (TypeError, ValueError, OverflowError):
-        return False
+def _is_number(end: Any) -> bool:
+    return isinstance(end, Array) and end.shape == () and end.dtype.kind == "f" and bool(np.isfinite(end))
 
 
-def _series(
-    moved: Mechanism, period: float, harmonics: int, ends: Mapping[str, tuple[float | None, float | None]], at_rest: bool
-) -> Series:
+def _series(moved: Mechanism, period: float, harmonics: int, ends: Mapping[str, Pair], at_rest: bool) -> Series:
     """Series about the modelled position, as far as that is within the middle of the limits."""
     free = moved.replaced(drivers=())
     here = read(free, assemble(free), [driver.coordinate for driver in moved.drivers])
@@ -343,35 +339,7 @@ def _times(ts: Any) -> Float[np.ndarray, " times"]:
     return np.asarray(as_float(ts), dtype=float)
 
 
-# --- search --------------------------------------------------------------------------------------------------
-
-
-def _random_starts(problem: ExcitationProblem, ends: Mapping[str, Any], count: int, seed: int) -> list[np.ndarray]:
-    """Random motions that keep the limits of what is moved, and along which the loops close."""
-    series, draws, found = problem.series, np.random.default_rng(seed), []
-    for _ in range(count):
-        x = draws.normal(size=(len(series.units), problem.B.shape[2]))
-        swings = series.samples(x.ravel(), problem.B) - np.stack([series.middles, 0 * series.middles, 0 * series.middles], axis=1)
-        for k, driver in enumerate(problem.mechanism.drivers):
-            room = [_room(ends.get(f"{driver.coordinate}{dots}"), (series.middles[k], 0, 0)[d]) for d, dots in enumerate(DOTS)]
-            x[k] *= _WIDTH * min(r / np.max(np.abs(swings[:, k, d])) for d, r in enumerate(room))
-        x[:, 0] += _SHIFT * draws.uniform(-1, 1, len(x)) * (len(found) > 0)
-        for share in 0.5 ** np.arange(_HALVINGS):
-            if problem.positions(share * x.ravel(), problem.ts) is not None:
-                found.append(share * x.ravel())
-                break
-    if not found:
-        raise SolveError(
-            f"excitation: the loops cannot be closed along any of {count_of(count, 'random motion')}, even small ones: "
-            "choose limits of the moved coordinates about positions that can be assembled."
-        )
-    return found
-
-
-def _room(ends: tuple[float | None, float | None] | None, middle: float) -> float:
-    """How far a quantity may depart from a value."""
-    low, high = ends or (None, None)
-    return max(0.0, min(np.inf if high is None else high - middle, np.inf if low is None else middle - low))
+# --- numbers and result --------------------------------------------------------------------------------------
 
 
 def _regressor(
@@ -391,109 +359,19 @@ def _unknowns(moved: Mechanism, first: Regressor) -> Unknowns:
     return Unknowns(tuple(names.index(name) for name in first.bodies), first.numbers, columns, others)
 
 
-@dataclass
-class _Course:
-    """The course of one start: where it began, the best point and readings there over the whole period."""
-
-    x: np.ndarray
-    first: float
-    verdict: str = "interrupted"
-    steps: int = 0
-    condition: float = np.inf
-    criterion: float = np.inf
-    margins: tuple[Margin, ...] = ()
-
-    @property
-    def violation(self) -> float:
-        return max((-m.margin for m in self.margins if not m.kept), default=0.0) if self.margins else np.inf
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        kept = bool(self.margins) and all(margin.kept for margin in self.margins)
-        return (False, self.criterion) if kept else (True, self.violation)
-
-
-def _searches(
-    problem: ExcitationProblem, xs: Sequence[np.ndarray], steps: int, report: Callable[[str], None]
-) -> list[_Course]:
-    courses = []
-    try:
-        for k, x in enumerate(xs):
-            rows = problem.regressor(x)
-            assert rows is not None  # it has been followed before
-            problem.sizes = np.linalg.norm(rows, axis=0) if k == 0 else problem.sizes
-            course = _Course(x, condition_of(rows))
-            courses.append(course)
-            report(f"excitation: start {k + 1} of {len(xs)}, condition {course.first:.4g}")
-            _search(replace_tightened(problem), course, steps)
-    except KeyboardInterrupt:
-        if not courses or not any(course.margins for course in courses):
-            raise
-    return courses
-
-
-def replace_tightened(problem: ExcitationProblem) -> ExcitationProblem:
-    """The problem with its limits as they are given."""
-    again = replace(problem)
-    again.sizes = problem.sizes
-    return again
-
-
-def _search(problem: ExcitationProblem, course: _Course, steps: int) -> None:
-    """Search with ever larger exponents, and limits tightened by what the motion exceeds its samples."""
-    _judge(problem, course)
-    exponents = _EXPONENTS if problem.criterion == "condition" else _EXPONENTS[:1]
-    for k in range(_ROUNDS):
-        problem.exponent = exponents[min(k, len(exponents) - 1)]
-        search = Search(course.x)
-        solve(problem, course.x, "slsqp", steps, search, _PRECISION)
-        course.x, course.verdict = search.x, search.verdict
-        course.steps += search.steps
-        is_kept = _judge(problem, course)
-        if is_kept and k >= len(exponents) - 1:
-            break
-
-
-def _judge(problem: ExcitationProblem, course: _Course) -> bool:
-    """Compute criterion and margins of the whole period, and tighten limits that are exceeded between the samples."""
-    rows = problem.regressor(course.x)
-    parts = [problem.readings(course.x, problem.ts + k * problem.ts[1] / _FINER) for k in range(_FINER)]
-    if rows is None or any(part is None for part in parts):
-        return False
-    course.condition = condition_of(rows)
-    spread = np.linalg.svd(rows / problem.sizes, compute_uv=False)
-    course.criterion = course.condition if problem.criterion == "condition" else -float(np.sum(np.log(spread)))
-    values = {name: np.concatenate([part[name] for part in parts if part is not None]) for name in problem.limits}
-    found = []
-    for k, (name, limit) in enumerate(problem.limits.items()):
-        margin, size = margin_of(name, limit, values[name]), float(limit.size())
-        found.append(replace(margin, active=margin.kept and margin.margin <= _ACTIVE * size))
-        for side, over in enumerate((limit.lower, limit.upper)):
-            if over is not None:
-                excess = (1 - 2 * side) * float(over) + np.max((2 * side - 1) * values[name])
-                wanted = problem.tightened[k, side] + excess + _PAD * size
-                if excess > TOLERANCE * size or problem.tightened[k, side]:
-                    problem.tightened[k, side] = max(0.0, wanted)
-    course.margins = tuple(found)
-    return all(margin.kept for margin in found)
-
-
-# --- result --------------------------------------------------------------------------------------------------
-
-
 def _result(
-    problem: ExcitationProblem, courses: list[_Course], bodies: Sequence[str] | None, numbers: Sequence[str]
+    problem: ExcitationProblem, courses: list[Course], bodies: Sequence[str] | None, numbers: Sequence[str]
 ) -> Excitation:
-    order = sorted(range(len(courses)), key=lambda k: courses[k].rank)
-    best = courses[order[0]]
+    ranked = sorted(enumerate(courses), key=lambda pair: pair[1].rank(problem.criterion))
+    best = ranked[0][1]
     driven = problem.driven(best.x)
-    starts = tuple(
-        ExcitationStart(k, c.verdict, c.first, c.condition, c.violation, c.steps) for k, c in ((k, courses[k]) for k in order)
-    )
     broken = [f"{m.name!r} (by {-m.margin:.3g})" for m in best.margins if not m.kept]
     outcome = f"no motion found that keeps all limits; violated: {', '.join(broken)}" if broken else best.verdict
     base = _regressor(problem, best.x, bodies, numbers).base()
     series: dict[str, Any] = {driver.coordinate: driver.motion for driver in driven.drivers}
     return Excitation(
-        series, driven, problem.series.period, best.condition, best.first, base, best.margins, starts, outcome
-    )
+        series, driven, problem.series.period, best.condition, best.first[0], base, best.margins,
+        tuple(
+            ExcitationStart(k, c.verdict, c.first[0], c.condition, c.errors, c.violation, c.steps) for k, c in ranked
+        ), outcome,
+    )  # fmt: skip

@@ -9,13 +9,11 @@ The condition number `κ` has kinks where singular values `σ` meet, as they do 
     κ_p = (Σ σᵏ · Σ σ⁻ᵏ)^(1/k),  k = 2 p:   κ ≤ κ_p ≤ κ r^(1/p)  for r base parameters
 
 Source: Swevers, Ganseman, Tükel, De Schutter, Van Brussel, *Optimal robot excitation and identification*, IEEE Trans.
-Robotics and Automation 13 (1997); Boyd, Vandenberghe, *Convex Optimization* (2004), §9.3 of norms.
+Robotics and Automation 13 (1997); Boyd, Vandenberghe, *Convex Optimization* (2004), §A.1.2 (norms).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, Literal
 
 import equinox as eqx
@@ -38,7 +36,6 @@ from jaxmbd.integrate.formulations.newton_closure import (
 )
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.functions.curve import Polynomials
-from jaxmbd.model.functions.fourier import FourierSeries
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import Limit
 from jaxmbd.optimal_design._problem import Point
@@ -46,7 +43,7 @@ from jaxmbd.parameters.numbers import Number
 from jaxmbd.state.output_channels import Snapshot, channel_values
 
 Criterion = Literal["condition", "determinant"]
-DOTS = ("", "_rate", "_second_rate")
+DOTS = {"": "", "_rate": "/s", "_second_rate": "/s²"}  # of names, with what they add to units
 
 
 class Unknowns(eqx.Module):
@@ -62,8 +59,7 @@ class Unknowns(eqx.Module):
 class Series:
     """The motion of some coordinates as Fourier series, with coefficients `x` in units of what each may move.
 
-    `middles`, `units`: of the coordinates; `shapes (3, powers, free)`: what the free coefficients are multiplied by for
-    mean, cosines and sines.
+    `middles`, `units`: of the coordinates; `at_rest`: rates and second rates are zero at `t = 0`.
     """
 
     period: float
@@ -72,10 +68,15 @@ class Series:
     units: Float[np.ndarray, " moved"]
     at_rest: bool
 
+    @property
+    def at_middle(self) -> Float[np.ndarray, "moved 3"]:
+        """`[c, ċ, c̈]` at rest in the middle."""
+        return np.stack([self.middles, np.zeros_like(self.middles), np.zeros_like(self.middles)], axis=1)
+
     @cached_property
     def free(self) -> Float[np.ndarray, "coefficients free"]:
         """The coefficients (mean, cosines, sines) by the free ones; those of harmonic `k` are divided by `k`, so that
-        each makes about the same speed. A motion that starts at rest has no rate and second rate at `t = 0`."""
+        each makes about the same speed."""
         k = np.arange(1, self.harmonics + 1)
         sizes = np.diag(np.concatenate([[1.0], 1 / k, 1 / k]))
         if not self.at_rest:
@@ -105,17 +106,16 @@ class Series:
     def samples(self, x: Float[np.ndarray, " n"], B: Float[np.ndarray, "times 3 free"]) -> np.ndarray:
         """`[c, ċ, c̈] (times, moved, 3)`."""
         found = np.einsum("tdk,mk->tmd", B, self.units[:, None] * x.reshape(len(self.units), -1))
-        found[:, :, 0] += self.middles
-        return found
+        return found + self.at_middle
 
 
 @dataclass
 class ExcitationProblem:
     """`min f(x)` within limits of readings at the samples. `mechanism`: its drivers move the coordinates as series.
 
-    `limits`: by the name of the reading; `noise`: for each actuator; `exponent`: the `p` of `κ_p`; `tightened (limits,
-    2)`: by how much lower and upper limits are kept further away, since a motion exceeds its samples; `sizes`: what
-    columns are divided by for the determinant.
+    `limits`: by the name of the reading; `noise`: of the efforts of each actuator; `sizes`: what columns are divided by
+    for the determinant; `tightened (limits, 2)`: by how much lower and upper limits are kept further away, since a
+    motion exceeds its samples; `exponent`: the `p` of `κ_p`.
     """
 
     mechanism: Mechanism
@@ -125,16 +125,20 @@ class ExcitationProblem:
     limits: dict[str, Limit]
     noise: Float[np.ndarray, " actuators"]
     criterion: Criterion
-    exponent: float = 4.0
-    objective: object = None
-    tightened: Float[np.ndarray, "limits 2"] = field(init=False)
-    sizes: Float[np.ndarray, " columns"] = field(init=False)
+    sizes: Float[np.ndarray, " columns"]
+    tightened: Float[np.ndarray, "limits 2"]
+    exponent: float = 1.0
+    objective: None = None  # no peak
 
-    def __post_init__(self) -> None:
-        self.tightened = np.zeros((len(self.limits), 2))
-        self.sizes = np.ones(len(self.unknowns.columns))
-        self.B = self.series.basis(self.ts)
-        self.computed = tuple(name for name in self.limits if name not in self.moved)
+    @cached_property
+    def B(self) -> Float[np.ndarray, "times 3 free"]:
+        """The basis at the samples."""
+        return self.series.basis(self.ts)
+
+    @cached_property
+    def computed(self) -> tuple[str, ...]:
+        """The limited readings that are not those of the series."""
+        return tuple(name for name in self.limits if name not in self.moved)
 
     @cached_property
     def ends(self) -> Float[np.ndarray, "limits 2"]:
@@ -173,49 +177,47 @@ class ExcitationProblem:
 
     def evaluated(self, x: Float[np.ndarray, " n"]) -> tuple[Point, Point]:
         """The problem at a point and its derivatives; NaN if the motion cannot be followed."""
-        n, count = len(x), len(self.ts)
-        qs = self.positions(x, self.ts)
-        if qs is None:
-            rows = 2 * count * len(self.limits)
+        n, used = len(x), np.isfinite(self.ends)
+        found = self._at(x, self.ts)
+        if found is None:
+            rows = len(self.ts) * np.count_nonzero(used)
             return _point(np.nan, np.full(rows, np.nan)), _point(np.full(n, np.nan), np.full((rows, n), np.nan))
-        moved = self.series.samples(x, self.B)
-        (Y, readings), (dY, slopes) = jax.tree.map(
-            np.asarray, _samples(self.mechanism, self.unknowns, self.computed, *map(constant, (self.ts, qs, moved)))
-        )
+        moved, ((Y, computed), (dY, slopes)) = found
         value, weights = _criterion(
-            self.criterion, constant(Y / self.noise[:, None]), constant(self.sizes), constant(self.exponent)
+            self.criterion, *map(constant, (Y / self.noise[:, None], self.sizes, self.exponent))
         )
         by_moved = np.einsum("tar,tarmd->tmd", np.asarray(weights) / self.noise[:, None], dY)
-        values = np.stack([self._values(name, moved, readings) for name in self.limits], axis=1)
-        by_x = np.stack([self._slopes(name, slopes) for name in self.limits], axis=1)
-        lower, upper = (self.ends + self.tightened * [1, -1]).T
-        scale = self.scales
-        rows = np.stack([values - lower, upper - values], axis=2) / scale[:, None]
-        sides = np.stack([by_x, -by_x], axis=2) / scale[:, None, None]
-        used = np.isfinite(rows[0]).ravel()
+        values = np.stack([self._values(name, moved, computed) for name in self.limits], axis=1)
+        by_x = np.stack([self._by_x(self._slopes(name, slopes)) for name in self.limits], axis=1)
+        signs = np.array([1.0, -1.0])  # of lower and upper limits
+        rows = signs * (values[:, :, None] - self.ends) - self.tightened
+        scales = self.scales[:, None]
         return (
-            _point(float(value), rows.reshape(count, -1)[:, used].ravel()),
-            _point(self._by_x(by_moved).sum(axis=0), sides.reshape(count, -1, n)[:, used].reshape(-1, n)),
+            _point(float(value), (rows / scales)[:, used].ravel()),
+            _point(
+                self._by_x(by_moved).sum(axis=0),
+                (by_x[:, :, None] * (signs / scales)[..., None])[:, used].reshape(-1, n),
+            ),
         )
 
     def readings(self, x: Float[np.ndarray, " n"], ts: np.ndarray) -> dict[str, np.ndarray] | None:
-        """All that is limited, at as many times as there are samples."""
+        """All that is limited, at as many times as there are samples; None if the motion cannot be followed."""
+        found = self._at(x, ts)
+        return None if found is None else {name: self._values(name, found[0], found[1][0][1]) for name in self.limits}
+
+    def regressor(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "rows columns"] | None:
+        """The columns of the base parameters at all samples, rows in units of the noise; None as before."""
+        found = self._at(x, self.ts)
+        return None if found is None else (found[1][0][0] / self.noise[:, None]).reshape(-1, len(self.unknowns.columns))
+
+    def _at(self, x: np.ndarray, ts: np.ndarray) -> tuple[np.ndarray, Any] | None:
+        """The coordinates that are moved, and what `_samples` computes of them."""
         qs = self.positions(x, ts)
         if qs is None:
             return None
         moved = self.series.samples(x, self.series.basis(ts))
         found = _samples(self.mechanism, self.unknowns, self.computed, *map(constant, (ts, qs, moved)))
-        computed = np.asarray(found[0][1])
-        return {name: self._values(name, moved, computed) for name in self.limits}
-
-    def regressor(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "rows columns"] | None:
-        """The columns of the base parameters at all samples, in units of the noise."""
-        qs = self.positions(x, self.ts)
-        if qs is None:
-            return None
-        moved = self.series.samples(x, self.B)
-        Y = np.asarray(_samples(self.mechanism, self.unknowns, self.computed, *map(constant, (self.ts, qs, moved)))[0][0])
-        return (Y / self.noise[:, None]).reshape(-1, Y.shape[2])
+        return moved, jax.tree.map(np.asarray, found)
 
     def _values(self, name: str, moved: np.ndarray, readings: np.ndarray) -> Float[np.ndarray, " times"]:
         if name in self.moved:
@@ -223,15 +225,15 @@ class ExcitationProblem:
             return moved[:, k, order]
         return readings[:, self.computed.index(name)]
 
-    def _slopes(self, name: str, slopes: np.ndarray) -> Float[np.ndarray, "times n"]:
-        if name in self.moved:
-            by_moved = np.zeros((len(self.ts), len(self.series.units), 3))
-            by_moved[:, *self.moved[name]] = 1.0
-        else:
-            by_moved = slopes[:, self.computed.index(name)]
-        return self._by_x(by_moved)
+    def _slopes(self, name: str, slopes: np.ndarray) -> Float[np.ndarray, "times moved 3"]:
+        if name not in self.moved:
+            return slopes[:, self.computed.index(name)]
+        found = np.zeros((len(self.ts), len(self.series.units), 3))
+        found[:, *self.moved[name]] = 1.0
+        return found
 
     def _by_x(self, by_moved: Float[np.ndarray, "times moved 3"]) -> Float[np.ndarray, "times n"]:
+        """Derivatives by the coefficients from those by what is moved."""
         found = np.einsum("tmd,tdk->tmk", by_moved * self.series.units[:, None], self.B)
         return found.reshape(len(found), -1)
 
@@ -305,18 +307,7 @@ def _criterion(
     return jax.value_and_grad(value)(Y)
 
 
-def reading_limits(limits: Mapping[str, tuple[float, float]], units: Mapping[str, str]) -> dict[str, Limit]:
-    """Limits of readings by name as those of a design."""
-    return {
-        name: Limit(itemgetter(name), *ends, unit=units[name])  # pyright: ignore[reportArgumentType]
-        for name, ends in limits.items()
-    }
-
-
 def condition_of(rows: Float[np.ndarray, "rows columns"]) -> float:
     """The condition number of a matrix whose columns have length one."""
     spread = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), compute_uv=False)
     return float(spread[0] / spread[-1])
-
-
-Ends = Sequence[float]
