@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import Any, TypeAlias, get_args
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -26,6 +27,7 @@ from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.measured_motion import MeasuredMotion
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.checks import check_count, check_finite, check_flags, check_mapping, check_number
+from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.identification import BaseParameters, Regressor, regressor
 from jaxmbd.model.driver import Driver
@@ -38,12 +40,12 @@ from jaxmbd.optimal_design._excitation_problem import (
     Series,
     Unknowns,
 )
-from jaxmbd.optimal_design._excitation_search import Course, random_starts, searches
+from jaxmbd.optimal_design._excitation_search import Course, random_starts, searches, with_sizes
 from jaxmbd.optimal_design._limits import Limit, Margin
 from jaxmbd.optimal_design._tables import constraints_table, starts_table
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
-from jaxmbd.state.output_channels import channel_units, read, vector_channels
+from jaxmbd.state.output_channels import Snapshot, channel_units, channel_values, read
 
 _PER_HARMONIC = 10  # samples, by default, in a period of the highest harmonic
 _MIDDLE = 0.5  # share of a coordinate's range in which the middle of its motion lies at the start
@@ -73,19 +75,22 @@ class Excitation:
     - `series`: the motion of each coordinate as a `FourierSeries`, for drivers and controllers;
     - `mechanism`: the mechanism with these as the motions of its drivers, which are the actuators: for `kinematics`,
       `inverse_dynamics` and `identification.regressor`;
-    - `condition`: the condition number of the regressor of the base parameters at the samples, rows in units of the
-      noise, columns in units of their size; `first_condition`: of the random motion at which this start began;
+    - `condition`: the condition number of the regressor of the base parameters at the samples `ts` `[s]`, rows in units
+      of the noise, columns in units of `sizes`, those that they have in the random motions; `first_condition`: of the
+      random motion at which this start began;
     - `base`: the base parameters;
-    - `constraints`: the limits with their margins over the whole period, at eight times as many times as there are
-      samples; `is_feasible`: whether all are kept; `active`: the names of those that are reached;
+    - `constraints`: the limits with their margins over the whole period, by parabolas through eight times as many times
+      as there are samples; `is_feasible`: whether all are kept; `active`: the names of those that are reached;
     - `starts`: all starts, the best first, with what has become of the errors; `outcome`: why the search stopped.
     """
 
     series: dict[str, FourierSeries]
     mechanism: Mechanism
     period: float
+    ts: Float[np.ndarray, " samples"]
     condition: float
     first_condition: float
+    sizes: Float[np.ndarray, " base"]
     base: BaseParameters
     constraints: tuple[Margin, ...]
     starts: tuple[ExcitationStart, ...]
@@ -164,8 +169,9 @@ def excitation(
     `c(t) = c₀ + Σₖ (aₖ cos k ω t + bₖ sin k ω t)`,   `min cond X`   or   `max det XᵀX`,   `lower ≤ y(t) ≤ upper`
 
     `X` is the regressor of the base parameters over one period (`identification.regressor`), with rows in units of the
-    noise of each actuator; for `cond`, columns are in units of their size. Loops are closed at all times, and a motion
-    along which they cannot be closed is none. Gradients are exact.
+    noise of each actuator, and columns in units of their sizes in the random motions: a number that the motion hardly
+    excites costs more. Loops are closed at all times, and a motion along which they cannot be closed is none. Gradients
+    are exact.
 
     **Arguments:**
 
@@ -223,7 +229,7 @@ def excitation(
     with reporting(progress, "excitation: compiling ...") as report:
         xs = random_starts(problem, starts, seed)
         unknowns = _unknowns(problem.mechanism, _regressor(problem, xs[0], bodies, numbers))
-        problem = replace(problem, unknowns=unknowns, sizes=np.ones(len(unknowns.columns)))
+        problem = with_sizes(replace(problem, unknowns=unknowns), xs)
         courses = searches(problem, xs, steps, report)
     return _result(problem, courses, bodies, numbers)
 
@@ -270,18 +276,16 @@ def _units(moved: Mechanism) -> dict[str, str]:
 def _limits(moved: Mechanism, limits: Any) -> dict[str, Pair]:
     """Lower and upper limits by reading."""
     check_mapping("excitation: limits", limits, "{'A.angle': (-1.0, 1.0), 'motor.effort': 50.0}")
-    known = _units(moved)
-    vectors = vector_channels(moved, known)
-    scalars = [name for name in known if name not in vectors]
-    found: dict[str, Pair] = {}
+    known, found = _units(moved), {}
     for pattern in sorted(limits or {}, key=lambda name: name not in known):  # names before patterns
         ends = _pair(pattern, limits[pattern])
-        names = [pattern] if pattern in known else [name for name in scalars if fnmatchcase(name, pattern)]
+        names = [pattern] if pattern in known else [name for name in known if fnmatchcase(name, pattern)]
+        scalars = _scalars(moved, names)
         if not names:
             raise unknown("quantity", pattern, known)
-        if not set(names) <= set(scalars):
+        if not scalars:
             raise MechanismError(f"excitation: limits names {pattern!r}, which is a vector: limit one number.")
-        found |= {name: ends for name in names if name not in found}
+        found |= {name: ends for name in scalars if name not in found}
     for driver in moved.drivers:
         if None in found.get(driver.coordinate, (None,)):
             raise MechanismError(
@@ -289,6 +293,19 @@ def _limits(moved: Mechanism, limits: Any) -> dict[str, Pair]:
                 f"{{{driver.coordinate!r}: (-1.0, 1.0)}}."
             )
     return found
+
+
+def _scalars(moved: Mechanism, names: Sequence[str]) -> list[str]:
+    """Those of the names that are single numbers."""
+    of_drivers = [f"{driver.coordinate}{dots}" for driver in moved.drivers for dots in DOTS]
+    others = [name for name in names if name not in of_drivers]
+
+    def values() -> dict[str, Array]:
+        equations = Equations(moved)
+        return channel_values(equations, others, Snapshot.at_rest(equations, jnp.zeros(()), jnp.zeros(moved.nq)))
+
+    shapes = eqx.filter_eval_shape(values) if others else {}
+    return [name for name in names if name in of_drivers or shapes[name].shape == ()]
 
 
 def _pair(name: str, given: Any) -> Pair:
@@ -369,9 +386,10 @@ def _result(
     outcome = f"no motion found that keeps all limits; violated: {', '.join(broken)}" if broken else best.verdict
     base = _regressor(problem, best.x, bodies, numbers).base()
     series: dict[str, Any] = {driver.coordinate: driver.motion for driver in driven.drivers}
+    starts = tuple(
+        ExcitationStart(k, c.verdict, c.first[0], c.condition, c.errors, c.violation, c.steps) for k, c in ranked
+    )
     return Excitation(
-        series, driven, problem.series.period, best.condition, best.first[0], base, best.margins,
-        tuple(
-            ExcitationStart(k, c.verdict, c.first[0], c.condition, c.errors, c.violation, c.steps) for k, c in ranked
-        ), outcome,
+        series, driven, problem.series.period, problem.ts, best.condition, best.first[0], problem.sizes, base,
+        best.margins, starts, outcome,
     )  # fmt: skip

@@ -4,7 +4,9 @@ At each sample, the regressor and all that is limited depend on the coordinates 
 and second rates, three numbers each, which are linear in the coefficients `x`: `[c, ċ, c̈] = B x`. So derivatives by
 these few numbers are computed at each sample (forward mode, through closed loops), and `B` gives those by `x`.
 
-The condition number `κ` has kinks where singular values `σ` meet, as they do at its minimum. It is replaced by
+Columns are divided by their sizes in the random motions, and not by their own: a number that the motion hardly excites
+then costs what it should. The condition number `κ` has kinks where singular values `σ` meet, as they do at its minimum.
+It is replaced by
 
     κ_p = (Σ σᵏ · Σ σ⁻ᵏ)^(1/k),  k = 2 p:   κ ≤ κ_p ≤ κ r^(1/p)  for r base parameters
 
@@ -113,9 +115,9 @@ class Series:
 class ExcitationProblem:
     """`min f(x)` within limits of readings at the samples. `mechanism`: its drivers move the coordinates as series.
 
-    `limits`: by the name of the reading; `noise`: of the efforts of each actuator; `sizes`: what columns are divided by
-    for the determinant; `tightened (limits, 2)`: by how much lower and upper limits are kept further away, since a
-    motion exceeds its samples; `exponent`: the `p` of `κ_p`.
+    `limits`: by the name of the reading; `noise`: of the efforts of each actuator; `sizes`: what columns are divided
+    by; `tightened (limits, 2)`: by how much lower and upper limits are kept further away, since a motion exceeds its
+    samples; `exponent`: the `p` of `κ_p`.
     """
 
     mechanism: Mechanism
@@ -206,9 +208,12 @@ class ExcitationProblem:
         return None if found is None else {name: self._values(name, found[0], found[1][0][1]) for name in self.limits}
 
     def regressor(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "rows columns"] | None:
-        """The columns of the base parameters at all samples, rows in units of the noise; None as before."""
+        """The columns of the base parameters at all samples, in units of `sizes`, rows in units of the noise; None as
+        before."""
         found = self._at(x, self.ts)
-        return None if found is None else (found[1][0][0] / self.noise[:, None]).reshape(-1, len(self.unknowns.columns))
+        if found is None:
+            return None
+        return (found[1][0][0] / self.noise[:, None]).reshape(-1, len(self.sizes)) / self.sizes
 
     def _at(self, x: np.ndarray, ts: np.ndarray) -> tuple[np.ndarray, Any] | None:
         """The coordinates that are moved, and what `_samples` computes of them."""
@@ -240,7 +245,7 @@ class ExcitationProblem:
 
 def _point(objective: Any, inequalities: np.ndarray) -> Point:
     nothing = np.zeros((0, *inequalities.shape[1:]))
-    return Point(np.asarray(objective), inequalities, nothing, nothing, {})  # pyright: ignore[reportArgumentType]
+    return Point(np.asarray(objective), inequalities, nothing, nothing, {})
 
 
 @cached_on_disk
@@ -271,7 +276,7 @@ def _at_instant(
     mechanism: Mechanism, unknowns: Unknowns, channels: tuple[str, ...], t: Array, q: Array, moved: Array
 ) -> tuple[Array, Array]:
     """Return the regressor and the readings where the drivers' coordinates, rates and second rates are `moved`."""
-    powers = moved[:, ::-1] * jnp.array([0.5, 1.0, 1.0])
+    powers = moved[:, ::-1] * jnp.array([[0.5, 1.0, 1.0]])
     drivers = (
         Driver(driver.name, driver.coordinate, Polynomials(t[None], row[None], order=3))
         for driver, row in zip(mechanism.drivers, powers, strict=True)
@@ -294,20 +299,14 @@ def _at_instant(
 def _criterion(
     criterion: Criterion, Y: Float[Array, "times actuators columns"], sizes: Array, exponent: Scalar
 ) -> tuple[Scalar, Array]:
-    """Return `log κ_p` of the regressor with columns of length one, or minus the mean of `log σ²` of one with columns
-    in units of `sizes`; and the derivatives by `Y`."""
+    """Return `log κ_p` of the regressor with columns in units of `sizes`, or minus the mean of `log σ`; and the
+    derivatives by `Y`."""
 
     def value(Y: Array) -> Scalar:
-        W = Y.reshape(-1, Y.shape[-1])
+        logs = jnp.log(jnp.linalg.svd(Y.reshape(-1, Y.shape[-1]) / sizes[None], compute_uv=False))
         if criterion == "determinant":
-            return -2 * jnp.mean(jnp.log(jnp.linalg.svd(W / sizes, compute_uv=False)))
-        logs = 2 * exponent * jnp.log(jnp.linalg.svd(W / jnp.linalg.norm(W, axis=0), compute_uv=False))
+            return -jnp.mean(logs)
+        logs = 2 * exponent * logs
         return (jax.nn.logsumexp(logs) + jax.nn.logsumexp(-logs)) / (2 * exponent)
 
     return jax.value_and_grad(value)(Y)
-
-
-def condition_of(rows: Float[np.ndarray, "rows columns"]) -> float:
-    """The condition number of a matrix whose columns have length one."""
-    spread = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), compute_uv=False)
-    return float(spread[0] / spread[-1])

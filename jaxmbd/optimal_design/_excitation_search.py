@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmbd.errors import SolveError
-from jaxmbd.optimal_design._excitation_problem import Criterion, ExcitationProblem, condition_of
+from jaxmbd.optimal_design._excitation_problem import Criterion, ExcitationProblem
 from jaxmbd.optimal_design._limits import TOLERANCE, Margin, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import Search, solve
 from jaxmbd.printing import count_of
@@ -94,12 +94,9 @@ def searches(
     courses = []
     try:
         for k, x in enumerate(xs):
-            rows = _known(problem.regressor(x))
-            if k == 0:
-                problem = replace(problem, sizes=np.linalg.norm(rows, axis=0))
-            first = condition_of(rows), _volume(problem, rows)
-            courses.append(Course(x, first, *first))
-            report(f"excitation: start {k + 1} of {len(xs)}, condition {first[0]:.4g}")
+            condition, volume = _condition_and_volume(_known(problem.regressor(x)))
+            courses.append(Course(x, (condition, volume), condition, volume))
+            report(f"excitation: start {k + 1} of {len(xs)}, condition {condition:.4g}")
             _search(problem, courses[-1], steps)
     except KeyboardInterrupt:
         if not courses:
@@ -107,8 +104,17 @@ def searches(
     return courses
 
 
-def _volume(problem: ExcitationProblem, rows: Float[np.ndarray, "rows columns"]) -> float:
-    return -float(np.mean(np.log(np.linalg.svd(rows / problem.sizes, compute_uv=False))))
+def with_sizes(problem: ExcitationProblem, xs: Sequence[np.ndarray]) -> ExcitationProblem:
+    """The problem with columns in units of their sizes in these motions, by root mean square."""
+    problem = replace(problem, sizes=np.ones(len(problem.unknowns.columns)))
+    squares = [np.sum(_known(problem.regressor(x)) ** 2, axis=0) for x in xs]
+    return replace(problem, sizes=np.sqrt(np.mean(squares, axis=0)))
+
+
+def _condition_and_volume(rows: Float[np.ndarray, "rows columns"]) -> tuple[float, float]:
+    """The condition number, and the mean of `−log σ`."""
+    spread = np.linalg.svd(rows, compute_uv=False)
+    return float(spread[0] / spread[-1]), -float(np.mean(np.log(spread)))
 
 
 def _known(found: Any) -> Any:
@@ -137,15 +143,22 @@ def _search(problem: ExcitationProblem, course: Course, steps: int) -> None:
 
 def _judge(problem: ExcitationProblem, course: Course) -> Float[np.ndarray, "limits 2"]:
     """Compute criterion and margins of the whole period; return by how much each limit is exceeded."""
-    rows = _known(problem.regressor(course.x))
     shifts = problem.ts[1] * np.arange(_FINER) / _FINER
     parts = [_known(problem.readings(course.x, problem.ts + shift)) for shift in shifts]
-    values = {name: np.concatenate([part[name] for part in parts]) for name in problem.limits}
+    values = {name: _with_peaks(np.stack([part[name] for part in parts], axis=1).ravel()) for name in problem.limits}
     found = [margin_of(name, limit, values[name]) for name, limit in problem.limits.items()]
     course.margins = tuple(
         replace(m, active=m.kept and m.margin <= _ACTIVE * size) for m, size in zip(found, problem.scales, strict=True)
     )
     course.violation = max(0.0, *(-m.margin / size for m, size in zip(found, problem.scales, strict=True)))
-    course.condition, course.volume = condition_of(rows), _volume(problem, rows)
+    course.condition, course.volume = _condition_and_volume(_known(problem.regressor(course.x)))
     ends = np.array([[np.min(values[name]), np.max(values[name])] for name in problem.limits])
     return np.where(np.isfinite(problem.ends), (ends - problem.ends) * [-1, 1], -np.inf)
+
+
+def _with_peaks(values: Float[np.ndarray, " times"]) -> Float[np.ndarray, " more"]:
+    """Equally spaced values of a period, and the vertices of the parabolas through each extreme and its neighbours."""
+    before, after = np.roll(values, 1), np.roll(values, -1)
+    is_extreme = (after - values) * (values - before) < 0
+    bend = np.where(is_extreme, after - 2 * values + before, 1.0)
+    return np.concatenate([values, (values - (after - before) ** 2 / (8 * bend))[is_extreme]])

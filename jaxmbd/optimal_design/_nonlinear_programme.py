@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ _GAIN = 1e-9  # share of a peak that a search has to take off, or it is the last
 NOT_SMOOTH = "the derivative of the objective is not finite"
 
 
+@runtime_checkable
 class Solvable(Protocol):
     """A problem that is solved from one start."""
 

@@ -58,10 +58,10 @@ class Point(eqx.Module):
     peak, of which the objective is the largest; `values`: those of all constraints by name.
     """
 
-    objective: Array
-    inequalities: Array
-    equations: Array
-    heights: Array
+    objective: Array | np.ndarray
+    inequalities: Array | np.ndarray
+    equations: Array | np.ndarray
+    heights: Array | np.ndarray
     values: dict[str, Array]
 
 

@@ -23,8 +23,8 @@ class FourierSeries(AbstractFunction):
     **Raises:** `MechanismError` if the period is not positive, or the coefficients are not two lists of equal length.
 
         >>> swing = mbd.FourierSeries(4.0, 0.1, [0.0, 0.2], [0.5, 0.0])
-        >>> print(swing(jnp.array([0.0, 1.0])).round(3))
-        [0.3 0.4]
+        >>> print(swing(jnp.array(0.0)).round(3), swing(jnp.array(1.0)).round(3))
+        0.3 0.4
     """
 
     ends_steps: ClassVar[bool] = False
@@ -53,15 +53,14 @@ class FourierSeries(AbstractFunction):
         return jnp.zeros(0)
 
     def value(self, t: Scalar, *args: object) -> Array:
-        angles = 2 * jnp.pi / self.period * jnp.asarray(t)[..., None] * np.arange(1, len(self.cosines) + 1)
+        angles = 2 * jnp.pi * t / self.period * np.arange(1, len(self.cosines) + 1)
         return self.mean + jnp.cos(angles) @ self.cosines + jnp.sin(angles) @ self.sines
 
     def derivatives(self, ts: Float[Array | np.ndarray, " times"]) -> Float[Array, "3 times"]:
-        """The values at times `[s]`, and the first and second derivatives."""
+        """Return the values at times `[s]`, and the first and second derivatives."""
         omega = 2 * jnp.pi / self.period * np.arange(1, len(self.cosines) + 1)
-        angles = jnp.asarray(ts)[:, None] * omega
-        c, s = jnp.cos(angles), jnp.sin(angles)
-        a, b = self.cosines, self.sines
+        angles = jnp.asarray(ts)[:, None] * omega[None]
+        c, s, a, b = jnp.cos(angles), jnp.sin(angles), self.cosines, self.sines
         return jnp.stack(
             [self.mean + c @ a + s @ b, c @ (omega * b) - s @ (omega * a), -c @ (omega**2 * a) - s @ (omega**2 * b)]
         )
