@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -28,7 +27,6 @@ class FourierSeries(AbstractFunction):
     """
 
     ends_steps: ClassVar[bool] = False
-    order: int = eqx.field(static=True)
 
     period: Scalar
     mean: Scalar
@@ -36,7 +34,7 @@ class FourierSeries(AbstractFunction):
     sines: Float[Array, " harmonics"]
 
     def __init__(self, period: Numbers, mean: Numbers, cosines: Numbers, sines: Numbers) -> None:
-        self.order, self.period = SMOOTHEST, as_float(period)
+        self.period = as_float(period)
         check_number("FourierSeries", "period", self.period, "s")
         self.mean = as_finite("FourierSeries", "mean", mean)
         self.cosines, self.sines = (
@@ -47,6 +45,10 @@ class FourierSeries(AbstractFunction):
                 "FourierSeries: mean must be a number, cosines and sines one number for each harmonic, got the shapes "
                 f"{self.mean.shape}, {self.cosines.shape} and {self.sines.shape}."
             )
+
+    @property
+    def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return SMOOTHEST
 
     @property
     def breaks(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
