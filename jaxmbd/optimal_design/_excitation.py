@@ -56,7 +56,7 @@ Pair: TypeAlias = tuple[float | None, float | None]  # a lower and an upper limi
 @dataclass(frozen=True)
 class ExcitationStart:
     """One of the starts: its number and why it ended; the condition number of the random motion, and of the one found;
-    `errors`: the geometric mean of the standard errors of the base parameters, as a multiple of that of the random
+    `errors`: the geometric mean of the standard errors of the base parameters, as a multiple of that by the random
     motion; the largest violation of a limit, as a share of its scale; the steps."""
 
     number: int
@@ -387,9 +387,18 @@ def _result(
     base = _regressor(problem, best.x, bodies, numbers).base()
     series: dict[str, Any] = {driver.coordinate: driver.motion for driver in driven.drivers}
     starts = tuple(
-        ExcitationStart(k, c.verdict, c.first[0], c.condition, c.errors, c.violation, c.steps) for k, c in ranked
+        ExcitationStart(
+            k,
+            c.verdict,
+            c.first.condition,
+            c.quality.condition,
+            c.quality.errors / c.first.errors,
+            c.violation,
+            c.steps,
+        )
+        for k, c in ranked
     )
     return Excitation(
-        series, driven, problem.series.period, problem.ts, best.condition, best.first[0], problem.sizes, base,
+        series, driven, problem.series.period, problem.ts, best.quality.condition, best.first.condition, problem.sizes, base,
         best.margins, starts, outcome,
     )  # fmt: skip

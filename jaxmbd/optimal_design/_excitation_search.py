@@ -8,7 +8,7 @@ Source: Hettich, Kortanek, *Semi-infinite programming: theory, methods, and appl
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -58,18 +58,25 @@ def random_starts(problem: ExcitationProblem, count: int, seed: int) -> list[np.
     return found
 
 
+class Quality(NamedTuple):
+    """Of the regressor of a motion: the condition number, the mean of `−log σ` over its singular values, and the
+    geometric mean of the standard errors of the base parameters, in units of their noise and sizes."""
+
+    condition: float
+    volume: float
+    errors: float
+
+
 @dataclass
 class Course:
     """The course of one start: the point it has come to, the margins there over the whole period, and the verdict.
 
-    `volume`: the mean of `−log σ` over the singular values of the regressor; `first`: the condition and the volume at
-    the random motion.
+    `first`, `quality`: of the random motion, and of the one that it has become.
     """
 
     x: np.ndarray
-    first: tuple[float, float]
-    condition: float
-    volume: float
+    first: Quality
+    quality: Quality
     verdict: str = "interrupted"
     steps: int = 0
     margins: tuple[Margin, ...] = ()
@@ -77,14 +84,8 @@ class Course:
 
     def rank(self, criterion: Criterion) -> tuple[bool, float]:
         """The lower, the better: motions that keep the limits come first."""
-        reached = self.condition if criterion == "condition" else self.volume
+        reached = self.quality.condition if criterion == "condition" else self.quality.volume
         return (False, reached) if self.violation <= TOLERANCE else (True, self.violation)
-
-    @property
-    def errors(self) -> float:
-        """The geometric mean of the standard errors of the base parameters, as a multiple of that at the random
-        motion."""
-        return float(np.exp(self.volume - self.first[1]))
 
 
 def searches(
@@ -94,9 +95,9 @@ def searches(
     courses = []
     try:
         for k, x in enumerate(xs):
-            condition, volume = _condition_and_volume(_known(problem.regressor(x)))
-            courses.append(Course(x, (condition, volume), condition, volume))
-            report(f"excitation: start {k + 1} of {len(xs)}, condition {condition:.4g}")
+            first = _quality(_known(problem.regressor(x)))
+            courses.append(Course(x, first, first))
+            report(f"excitation: start {k + 1} of {len(xs)}, condition {first.condition:.4g}")
             _search(problem, courses[-1], steps)
     except KeyboardInterrupt:
         if not courses:
@@ -111,10 +112,10 @@ def with_sizes(problem: ExcitationProblem, xs: Sequence[np.ndarray]) -> Excitati
     return replace(problem, sizes=np.sqrt(np.mean(squares, axis=0)))
 
 
-def _condition_and_volume(rows: Float[np.ndarray, "rows columns"]) -> tuple[float, float]:
-    """The condition number, and the mean of `−log σ`."""
-    spread = np.linalg.svd(rows, compute_uv=False)
-    return float(spread[0] / spread[-1]), -float(np.mean(np.log(spread)))
+def _quality(rows: Float[np.ndarray, "rows columns"]) -> Quality:
+    _, sigma, V = np.linalg.svd(rows, full_matrices=False)
+    errors = np.linalg.norm(V / sigma[:, None], axis=0)  # √ of the diagonal of (XᵀX)⁻¹
+    return Quality(float(sigma[0] / sigma[-1]), -float(np.mean(np.log(sigma))), float(np.exp(np.mean(np.log(errors)))))
 
 
 def _known(found: Any) -> Any:
@@ -151,7 +152,7 @@ def _judge(problem: ExcitationProblem, course: Course) -> Float[np.ndarray, "lim
         replace(m, active=m.kept and m.margin <= _ACTIVE * size) for m, size in zip(found, problem.scales, strict=True)
     )
     course.violation = max(0.0, *(-m.margin / size for m, size in zip(found, problem.scales, strict=True)))
-    course.condition, course.volume = _condition_and_volume(_known(problem.regressor(course.x)))
+    course.quality = _quality(_known(problem.regressor(course.x)))
     ends = np.array([[np.min(values[name]), np.max(values[name])] for name in problem.limits])
     return np.where(np.isfinite(problem.ends), (ends - problem.ends) * [-1, 1], -np.inf)
 
