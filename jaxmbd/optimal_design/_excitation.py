@@ -399,6 +399,6 @@ def _result(
         for k, c in ranked
     )
     return Excitation(
-        series, driven, problem.series.period, problem.ts, best.quality.condition, best.first.condition, problem.sizes, base,
-        best.margins, starts, outcome,
+        series, driven, problem.series.period, problem.ts, best.quality.condition, best.first.condition, problem.sizes,
+        base, best.margins, starts, outcome,
     )  # fmt: skip
