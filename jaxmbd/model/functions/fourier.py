@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Numbers, Scalar, as_float
-from jaxmbd.checks import check_number
+from jaxmbd.arrays import Numbers, Scalar
+from jaxmbd.checks import check_number, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.functions.function import SMOOTHEST, AbstractFunction, as_finite
 
@@ -34,7 +34,8 @@ class FourierSeries(AbstractFunction):
     sines: Float[Array, " harmonics"]
 
     def __init__(self, period: Numbers, mean: Numbers, cosines: Numbers, sines: Numbers) -> None:
-        self.period = as_float(period)
+        self.period = as_finite("FourierSeries", "period", period)
+        check_shape("FourierSeries", "period", self.period, ())
         check_number("FourierSeries", "period", self.period, "s")
         self.mean = as_finite("FourierSeries", "mean", mean)
         self.cosines, self.sines = (
