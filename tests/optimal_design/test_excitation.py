@@ -108,6 +108,7 @@ def largest(found: Excitation) -> dict[str, float]:
     return {name: worst(column) for name, column in columns.items()}
 
 
+@pytest.mark.slow
 def test_limits_are_kept_between_the_samples_and_reached() -> None:
     found = of_arm(criterion="determinant", starts=1)
     sizes = largest(found)
