@@ -70,6 +70,7 @@ from .io import load as load
 from .io import load_state as load_state
 from .io import save as save
 from .model.functions.curve import Curve as Curve
+from .model.functions.fourier import FourierSeries as FourierSeries
 from .model.functions.function import AbstractFunction as AbstractFunction
 from .model.functions.piecewise import Piecewise as Piecewise
 from .model.functions.piecewise import Table as Table

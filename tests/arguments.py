@@ -122,6 +122,7 @@ def parts() -> dict[str, Call]:
         "spatial.pose": call(sp.pose, 0.0, 0.0, 0.0),
         "Table": call(mbd.Table, [0.0, 1.0, 2.0], [0.0, 1.0, 0.0], 1),
         "Piecewise": call(mbd.Piecewise, [1.0], [1.0, 2.0], 0),
+        "FourierSeries": call(mbd.FourierSeries, 2.0, 0.1, [0.1, 0.2], [0.0, 0.1]),
         "SmoothingSpline": call(mbd.SmoothingSpline, np.linspace(0, 1, 9), np.linspace(0, 1, 9), 0.1),
         "Curve": call(mbd.Curve, np.stack([np.arange(6.0), np.sqrt(9 + np.arange(6.0))], 1), 5, False, np.arange(6.0)),
         "Curve by a function": call(mbd.Curve, lambda u: jnp.stack([u, u**2]), closed=False, parameter=(0.0, 1.0)),
@@ -169,15 +170,41 @@ def pendulum() -> Pendulum:
     return Pendulum(mechanism, state, ts, mbd.simulate(mechanism, state, ts))
 
 
+def from_efforts(m: Any, driven: Any, ts: Any) -> dict[str, Call]:
+    """Measured motions, regressors, and the identification from efforts."""
+    many = np.linspace(0.0, 0.5, 51)
+    wave = {"O.angle": np.sin(20.0 * many)}
+    return {
+        "MeasuredMotion": call(
+            mbd.MeasuredMotion, many, wave, wave, wave, smoothing="kalman", noise={"O.angle": 0.1}
+        ),
+        "a motion as it is": call(mbd.MeasuredMotion, many, wave, wave, wave, smoothing="none"),
+        "a filtered motion": call(mbd.MeasuredMotion, many, wave, smoothing="butterworth", cutoff=10.0),
+        "an experiment on a motion": call(
+            mbd.Experiment, many, {"m.effort": wave["O.angle"]},
+            motion=mbd.MeasuredMotion(many, wave, wave, wave, smoothing="none"), actuators={"m": "O.angle"},
+        ),
+        "regressor": call(ident.regressor, driven, ts, bodies=["b"], numbers=[]),
+        "fit_efforts": call(
+            ident.fit_efforts, ident.regressor(driven, many), {"d": wave["O.angle"]}, method="weighted", prior=1.0,
+            decimate=1, tolerance=1e-8,
+        ),
+        "optimal_design.excitation": call(
+            od.excitation, m, {"m": "O.angle"}, period=1.0, limits={"O.angle": 0.5}, harmonics=1, bodies=["b"],
+            numbers=[], criterion="determinant", noise={"m": 1.0}, at_rest=False, samples=4, starts=1, seed=0, steps=1,
+            progress=False,
+        ),
+    }  # fmt: skip
+
+
 def analyses(folder: Path) -> dict[str, Call]:
     """Analyses of a pendulum, what is read off its motion, and files."""
     m, s, ts, motion = pendulum()
     measured = {"O.angle": np.asarray(motion["O.angle"])}
     mbd.save(m, folder / "a.toml", s)
     driven = pl.Mechanism(m.bodies, m.joints, m.forces, [pl.Driver("d", "O.angle", lambda t: 0.3 + t)])
-    many = np.linspace(0.0, 0.5, 51)
-    wave = {"O.angle": np.sin(20.0 * many)}
     return {
+        **from_efforts(m, driven, ts),
         "assemble": call(mbd.assemble, m, {"O.angle": 0.3}, t=0.0, guess={}, speeds={"O.angle_rate": 1.0}),
         "simulate": call(mbd.simulate, m, s, ts, rtol=1e-6, atol=1e-8, dt0=1e-2, max_steps=1000, dtmin=1e-9),
         "Integration": call(
@@ -201,20 +228,6 @@ def analyses(folder: Path) -> dict[str, Call]:
         "save": call(mbd.save, m, folder / "b.toml", s), "load": call(mbd.load, folder / "a.toml"),
         "load_state": call(mbd.load_state, m, folder / "a.toml"),
         "Experiment": call(mbd.Experiment, ts, measured, start={"O.angle": 0.3}),
-        "MeasuredMotion": call(
-            mbd.MeasuredMotion, many, wave, wave, wave, smoothing="kalman", noise={"O.angle": 0.1}
-        ),
-        "a motion as it is": call(mbd.MeasuredMotion, many, wave, wave, wave, smoothing="none"),
-        "a filtered motion": call(mbd.MeasuredMotion, many, wave, smoothing="butterworth", cutoff=10.0),
-        "an experiment on a motion": call(
-            mbd.Experiment, many, {"m.effort": wave["O.angle"]},
-            motion=mbd.MeasuredMotion(many, wave, wave, wave, smoothing="none"), actuators={"m": "O.angle"},
-        ),
-        "regressor": call(ident.regressor, driven, ts, bodies=["b"], numbers=[]),
-        "fit_efforts": call(
-            ident.fit_efforts, ident.regressor(driven, many), {"d": wave["O.angle"]}, method="weighted", prior=1.0,
-            decimate=1, tolerance=1e-8,
-        ),
         "solution.to_html": call(motion.to_html, folder / "x.html"), "solution[]": call(motion.__getitem__, "O.angle"),
         "solution.state": call(motion.state, 0), "solution.reaction": call(motion.reaction, "O"),
         "state[]": call(s.__getitem__, "O.angle"), "mechanism[]": call(m.__getitem__, "b"),

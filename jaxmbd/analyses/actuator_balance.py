@@ -19,7 +19,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import SolveError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
-from jaxmbd.numerics.linear_solve import tolerance_of_rank
+from jaxmbd.numerics.linear_solve import inverse_and_projection, tolerance_of_rank
 from jaxmbd.state.output_channels import Snapshot
 
 # Share of the largest generalized force that may remain unbalanced, with lengths in the mechanism's unit; in units of
@@ -55,9 +55,7 @@ class ActuatorBalance:
         self.C, self.G = (self.speeds[None] * part for part in (at.jacobian[:joints], at.jacobian[joints:]))
         self.C = self.C / self.rows[:, None]
         rank = tolerance_of_rank(self.C.dtype)
-        # Without rows JAX's second derivative of `pinv` fails.
-        self._inverse = jnp.linalg.pinv(self.C, rtol=rank) if joints else jnp.zeros(self.C.shape[::-1], self.C.dtype)
-        projection = jnp.eye(self.C.shape[1], dtype=self.C.dtype) - self._inverse @ self.C
+        self._inverse, projection = inverse_and_projection(self.C)
         scale = 1 / jnp.sqrt(weights)
         self._balancing = scale[:, None] * (
             jnp.linalg.pinv((scale[:, None] * self.G) @ projection, rtol=rank).T @ projection

@@ -32,7 +32,7 @@ from jaxmbd.model.functions.curve import Polynomials
 from jaxmbd.model.functions.function import as_increasing
 from jaxmbd.model.functions.spline import SmoothingSpline, hermite
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.numerics.linear_solve import tolerance_of_rank
+from jaxmbd.numerics.linear_solve import inverse_and_projection, tolerance_of_rank
 from jaxmbd.numerics.smoothing import Smoothed, butterworth_smoothed, kalman_smoothed
 from jaxmbd.printing import count_of, format_number, over_time, readable
 
@@ -54,7 +54,8 @@ class MeasuredMotion(eqx.Module):
 
     - `ts`: increasing times `[s]`, `(times,)`;
     - `positions`: the samples of coordinates of joints or bodies by name, `{"A.angle": angles}`, `(times,)`, of any set
-      that determines the position of the mechanism; more of them than degrees of freedom are reconciled by its loops.
+      that determines the position of the mechanism; more of them than degrees of freedom are reconciled by its loops,
+      outside of `jit` and `vmap` only, since which of them are independent depends on values.
       `"kalman"` leaves out samples that are NaN;
     - `speeds`, `accelerations`: samples of the rates and second rates of some of these, by the same names;
     - `smoothing`: `"kalman"`, a fixed-interval Kalman smoother of all that is measured of a coordinate, which finds the
@@ -210,16 +211,20 @@ def reconciled(
 def _independent(mechanism: Mechanism, motion: MeasuredMotion) -> tuple[str, ...]:
     """As many of the coordinates as determine the position, those with the least noise first."""
     names, state = motion.coordinates, assemble(mechanism)
-    at = Equations(mechanism).at(state.t, state.q)
-    scales = at.equations.scales
-    C = np.asarray(at.jacobian) * scales.speeds / np.asarray(scales.rows)[:, None]
-    free = np.eye(C.shape[1]) - np.linalg.pinv(C, rcond=_DEPENDENT) @ C if len(C) else np.eye(C.shape[1])
-    D = np.asarray(NamedCoordinateCorrection(names).rows(at).dense()) * scales.speeds @ free
-    D = D * _weights(motion)[:, None]
+    D = np.asarray(_allowed_rates(mechanism, state.t, state.q, names)) * _weights(motion)[:, None]
     _, R, order = scipy.linalg.qr(D.T, mode="economic", pivoting=True)
     sizes = np.abs(np.diag(R))
     rank = int(np.sum(sizes > _DEPENDENT * sizes.max(initial=0.0)))
     return tuple(names[k] for k in sorted(order[:rank]))
+
+
+@cached_on_disk
+def _allowed_rates(mechanism: Mechanism, t: Array, q: Array, names: tuple[str, ...]) -> Float[Array, "names nv"]:
+    """The rates of coordinates by speeds that the joints allow, without units of length."""
+    at = Equations(mechanism).at(t, q)
+    scales = at.equations.scales
+    _, free = inverse_and_projection(scales.jacobian(at.jacobian), _DEPENDENT)
+    return (NamedCoordinateCorrection(names).rows(at).dense() * jnp.asarray(scales.speeds)[None]) @ free
 
 
 def _weights(motion: MeasuredMotion) -> Float[np.ndarray, " names"]:
@@ -269,11 +274,9 @@ class _Nearest:
         self.speeds, self.rows, self.weights = jnp.asarray(scales.speeds), jnp.asarray(scales.rows), weights
         self.D = hold.rows(at).dense()
         C = at.jacobian * self.speeds[None] / self.rows[:, None]
-        rank = tolerance_of_rank(C.dtype)
-        self.inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
+        self.inverse, free = inverse_and_projection(C)
         self.scaled = weights[:, None] * self.D * self.speeds[None]
-        free = jnp.eye(C.shape[1], dtype=C.dtype) - self.inverse @ C
-        self.nearest = jnp.linalg.pinv(self.scaled @ free, rtol=rank)
+        self.nearest = jnp.linalg.pinv(self.scaled @ free, rtol=tolerance_of_rank(C.dtype))
 
     def solve(self, b: Array, d: Array) -> Array:
         x = self.inverse @ (b / self.rows)

@@ -2,7 +2,7 @@
 
 For a known motion the efforts are `τ = Y θ + τ₀`, with the inertial numbers of bodies and those of forces that occur
 linearly in `θ`. Loops are no hindrance: `Cᵀ λ + Gᵀ λ_a = F − M v̇` is solved for the actuators by a matrix that depends
-on the position alone (`analyses/actuator_balance.py`), and the columns of `Y` are the right sides of unit numbers.
+on the position alone, and the columns of `Y` are the right sides of unit numbers (`analyses/effort_columns.py`).
 
 Source: Khalil, Dombre, *Modeling, Identification and Control of Robots* (2002), chapter 12.
 """
@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.actuator_balance import ActuatorBalance, check_balance, configuration, largest_unbalanced
+from jaxmbd.analyses.actuator_balance import check_balance, configuration, largest_unbalanced
+from jaxmbd.analyses.effort_columns import effort_columns, number_columns
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.inverse_dynamics import motion_with_actuators
 from jaxmbd.arrays import Scalar, frozen, is_known
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import cached_on_disk
-from jaxmbd.equations.equations import Configuration
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._base_parameters import BaseParameters, base_parameters
 from jaxmbd.model.body.flexible import AbstractFlexibleBody
@@ -190,11 +190,8 @@ def _matrices(
     values = _values(mechanism, numbers)
 
     def one(s: Snapshot) -> tuple[Array, Array, Array, Scalar]:
-        at = configuration(mechanism, changes, s)
-        balance = ActuatorBalance(at, jnp.ones(len(mechanism.drivers), values.dtype))
-        found = balance.of(at, s)
-        columns = [_inertial_columns(at, s, places), _columns(mechanism, changes, s, numbers, values)]
-        return balance.actuators(jnp.concatenate(columns, axis=1)), -found.actuators, found.left, found.size
+        matrix, found = effort_columns(mechanism, changes, s, places, numbers, values)
+        return matrix, -found.actuators, found.left, found.size
 
     matrix, efforts, left, sizes = jax.vmap(one)(motion)
     return matrix, efforts, left, largest_unbalanced(left, sizes)
@@ -208,37 +205,13 @@ def _elsewhere(
     the degrees of freedom."""
     values, count = _values(mechanism, numbers), len(mechanism.drivers)
     found = tuple(
-        jax.vmap(lambda s, x=x: _columns(mechanism, changes, s, numbers, x))(motion)
+        jax.vmap(lambda s, x=x: number_columns(mechanism, changes, s, numbers, x))(motion)
         for x in (values, _OTHER[0] * values + _OTHER[1])
     )
     first = jax.tree.map(lambda x: x[0], motion)
     at = configuration(mechanism, changes, first)
     rows = at.equations.scaled_jacobian(first.t, first.q)[: at.equations.m - count]
     return (found[0], found[1]), len(at.equations.scales.speeds) - rank_of(rows)
-
-
-def _inertial_columns(at: Configuration, s: Snapshot, places: tuple[int, ...]) -> Float[Array, "nv numbers"]:
-    """The generalized forces that give each body its acceleration against gravity, for unit inertial numbers."""
-    space, chosen = at.space, np.asarray(places, dtype=int)
-    rates = at.accelerations(s.v, s.vdot) - space.to_effort(at.equations.parts.gravity)[None]
-    frames = jax.tree.map(lambda x: x[chosen], at.bodies.frames)
-    nothing = jnp.zeros(len(space.inertial_numbers), s.v.dtype)
-    slopes = jax.vmap(jax.jacfwd(space.inertial_effort, argnums=3), (0, 0, 0, None))
-    efforts = slopes(frames, at.twists(s.v)[chosen], rates[chosen], nothing)
-    J = jax.jacfwd(at.twists)(s.v)[chosen]  # of each body alone: its numbers load no other one
-    return jnp.einsum("bwv,bwk->vbk", J, efforts).reshape(len(s.v), -1)
-
-
-def _columns(
-    mechanism: Mechanism, changes: ForceChanges | None, s: Snapshot, numbers: Sequence[Number], values: Array
-) -> Float[Array, "nv others"]:
-    """The derivatives of `M v̇ − F` by other numbers."""
-
-    def loads(values: Array) -> Array:
-        at = configuration(replaced(mechanism, zip(numbers, values, strict=True)), changes, s)
-        return at.inertia.times(s.vdot) - at.force(s.v)
-
-    return jax.jacfwd(loads)(values) if numbers else jnp.zeros((len(s.v), 0), s.v.dtype)
 
 
 def _check_linear(numbers: Sequence[Number], here: np.ndarray, elsewhere: np.ndarray) -> None:

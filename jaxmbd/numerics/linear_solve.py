@@ -139,6 +139,18 @@ def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bo
     return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
+def inverse_and_projection(
+    C: Float[Array, "m n"], tolerance: float | None = None
+) -> tuple[Float[Array, "n m"], Float[Array, "n n"]]:
+    """The pseudo-inverse `C⁺` of constraints whose rows may be dependent, and the projection `1 − C⁺ C` onto what they
+    allow. `tolerance`: the share of the largest singular value up to which one counts as zero; that of ranks if None.
+    """
+    rank = tolerance_of_rank(C.dtype) if tolerance is None else tolerance
+    # Without rows JAX's second derivative of `pinv` fails.
+    inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
+    return inverse, jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C
+
+
 def suits_programs(rows: int, columns: int) -> bool:
     """True if normal equations of such a matrix are to be operations of a program: few rows, not more than columns."""
     return choice.is_small(rows, columns) and prefers_programs()

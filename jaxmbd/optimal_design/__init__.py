@@ -3,6 +3,9 @@
 from jaxmbd.optimal_design._design import Design as Design
 from jaxmbd.optimal_design._design import Start as Start
 from jaxmbd.optimal_design._design import design as design
+from jaxmbd.optimal_design._excitation import Excitation as Excitation
+from jaxmbd.optimal_design._excitation import ExcitationStart as ExcitationStart
+from jaxmbd.optimal_design._excitation import excitation as excitation
 from jaxmbd.optimal_design._limits import Limit as Limit
 from jaxmbd.optimal_design._limits import Margin as Margin
 from jaxmbd.optimal_design._multipliers import Multipliers as Multipliers

@@ -3,11 +3,9 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.optimize as spo
 from jaxtyping import Float
@@ -15,15 +13,33 @@ from jaxtyping import Float
 from jaxmbd.optimal_design._epigraph import WORSE, Epigraph, Programme, exceeds, finite, working_set
 from jaxmbd.optimal_design._limits import TOLERANCE
 from jaxmbd.optimal_design._peak import Peak
-from jaxmbd.optimal_design._problem import Point, Problem, linearised
-from jaxmbd.user_functions import RUN_TIME_ERRORS
+from jaxmbd.optimal_design._problem import Point
 
 Method = Literal["slsqp", "trust-constr"]
 
-_PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
+PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
 _GAIN = 1e-9  # share of a peak that a search has to take off, or it is the last one
 NOT_SMOOTH = "the derivative of the objective is not finite"
+
+
+@runtime_checkable
+class Solvable(Protocol):
+    """A problem that is solved from one start."""
+
+    @property
+    def objective(self) -> object:
+        """A `Peak`, or anything else."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        """The lower and upper bounds of `x`."""
+        ...
+
+    def evaluated(self, x: Float[np.ndarray, " n"], /) -> tuple[Point, Point]:
+        """The problem at a point and its derivatives, of NumPy's arrays; NaN where an analysis fails."""
+        ...
 
 
 @dataclass
@@ -52,7 +68,7 @@ class Search:
 class _Evaluation:
     """Values and derivatives at the last points that SciPy asked for: it asks for each by itself."""
 
-    problem: Problem
+    problem: Solvable
     search: Search
     size: float = 1.0
     known: dict[bytes, tuple[Point, Point]] = field(default_factory=dict)
@@ -66,13 +82,8 @@ class _Evaluation:
         return self.known[key]
 
     def _evaluate(self, x: np.ndarray) -> tuple[Point, Point]:
-        try:
-            found: tuple[Point, Point] = jax.tree.map(np.asarray, linearised(jnp.asarray(x), self.problem))
-        except RUN_TIME_ERRORS:  # an analysis that raises in place of returning NaN
-            shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self.problem)
-            found = jax.tree.map(lambda s: np.full(s.shape, np.nan), shapes)
-        value = found[0]
-        self.search.offer(x, float(value.objective), violation_of(value))
+        found = self.problem.evaluated(x)
+        self.search.offer(x, float(found[0].objective), violation_of(found[0]))
         return found
 
     def objective(self, x: np.ndarray, /) -> float:
@@ -103,8 +114,12 @@ def violation_of(value: Point) -> float:
     return float(max(missed)) if np.isfinite(missed).all() else np.inf
 
 
-def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search) -> None:
-    """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt."""
+def solve(
+    problem: Solvable, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search,
+    precision: float = PRECISION,
+) -> None:  # fmt: skip
+    """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt. `precision`:
+    of an objective that is no peak, the change that ends the search."""
     evaluation = _Evaluation(problem, search)
     first, slopes = evaluation.at(start)
     if not np.isfinite(first.objective):
@@ -113,26 +128,26 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     if not _is_finite(slopes.objective):
         search.verdict = NOT_SMOOTH
         return
-    bounds = np.asarray(problem.variables.lower), np.asarray(problem.variables.upper)
+    bounds = problem.bounds
     if isinstance(problem.objective, Peak):
         text = _lower_peak(evaluation, start, bounds, method, steps)
     else:
         evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
-        text, _ = _minimise(evaluation, start, bounds, method, steps, search)
+        text, _ = _minimise(evaluation, start, bounds, method, steps, search, precision)
     text = evaluation.fault(search.x) or text
     search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
 
 
 def _minimise(
     programme: Programme, start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], method: Method, steps: int,
-    search: Search,
+    search: Search, precision: float = PRECISION,
 ) -> tuple[str, np.ndarray]:  # fmt: skip
     """Run a method of SciPy; return why it has ended, and where."""
     rules = []
     for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
         if programme.rows(part)(start).size:
             rules.append({"type": kind, "fun": programme.rows(part), "jac": programme.slopes(part)})
-    precision = {"ftol": _PRECISION} if method == "slsqp" else {"xtol": _PRECISION, "gtol": 1e-9}
+    ends = {"ftol": precision} if method == "slsqp" else {"xtol": precision, "gtol": 1e-9}
 
     def count(*_: object) -> None:
         search.steps += 1
@@ -142,7 +157,7 @@ def _minimise(
         found = spo.minimize(
             programme.objective, start, method=method, jac=programme.slopes("objective"),
             bounds=spo.Bounds(*bounds),  # pyright: ignore[reportArgumentType]
-            constraints=rules, callback=count, options={"maxiter": steps, **precision},
+            constraints=rules, callback=count, options={"maxiter": steps, **ends},
         )  # fmt: skip
     ended = {0: "used all its steps", 1: "converged", 2: "converged"}
     text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)

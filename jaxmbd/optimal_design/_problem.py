@@ -37,6 +37,19 @@ class Problem(eqx.Module):
         """Return the subject at a point."""
         return self.subject(self.variables.mechanism(x), self.variables.values(x))
 
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper bounds of `x`."""
+        return np.asarray(self.variables.lower), np.asarray(self.variables.upper)
+
+    def evaluated(self, x: Float[np.ndarray, " n"]) -> "tuple[Point, Point]":
+        """Return the problem at a point and its derivatives; NaN where an analysis raises in place of returning it."""
+        try:
+            return jax.tree.map(np.asarray, linearised(jnp.asarray(x), self))
+        except RUN_TIME_ERRORS:
+            shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self)
+            return jax.tree.map(lambda s: np.full(s.shape, np.nan), shapes)
+
 
 class Point(eqx.Module):
     """A design problem at one point: the objective, and the scaled margins of inequalities and equations.
@@ -45,10 +58,10 @@ class Point(eqx.Module):
     peak, of which the objective is the largest, or residuals; `values`: those of all constraints by name.
     """
 
-    objective: Array
-    inequalities: Array
-    equations: Array
-    heights: Array
+    objective: Array | np.ndarray
+    inequalities: Array | np.ndarray
+    equations: Array | np.ndarray
+    heights: Array | np.ndarray
     values: dict[str, Array]
 
 

@@ -213,3 +213,39 @@ def test_a_problem_fits_numbers_to_the_efforts_of_a_measured_motion() -> None:
         assert abs(float(found.parameters["damper A.damping"]) - 0.7) < 4 * float(errors["damper A.damping"])
     first, second = (float(found.standard_errors["lower.mass"]) for found in (alone, mixed))  # pyright: ignore
     assert second < first < 0.01
+
+
+@pytest.mark.slow
+def test_the_motion_of_a_validation_experiment_is_reconciled_with_the_fitted_values() -> None:
+    """Two encoders of a four-bar, whose coupler is longer than its model says before the fit."""
+
+    def four_bar(length: float) -> Any:
+        crank, coupler = pl.Body("crank", 1.0, 0.02, (0.1, 0.15, 1.2)), pl.Body("coupler", 1.0, 0.08, (0.75, 0.6, 0.5))
+        rocker = pl.Body("rocker", 1.2, 0.07, (1.15, 0.45, 1.3))
+        joints = [
+            pl.Revolute("A", pl.ground.at(), crank.at(-0.17)),
+            pl.Revolute("B", crank.at(0.17), coupler.at(-length)),
+            pl.Revolute("C", coupler.at(0.55), rocker.at(0.45)),
+            pl.Revolute("D", pl.ground.at(1.0, 0.0), rocker.at(-0.45)),
+        ]
+        return pl.Mechanism([crank, coupler, rocker], joints, [pl.Gravity()], coordinates="joint")
+
+    ts, angle = np.linspace(0.0, 1.0, 41), 1.2 + 0.5 * np.sin(3.0 * np.linspace(0.0, 1.0, 41))
+    crank = mbd.MeasuredMotion(ts, {"A.angle": angle}, smoothing="spline")
+    true = mbd.inverse_dynamics(four_bar(0.58), crank)
+    both = mbd.MeasuredMotion(ts, {n: np.asarray(true[n]) + 1e-4 for n in ("A.angle", "D.angle")}, smoothing="spline")
+    pushed = mbd.identification.Experiment(
+        ts, {"m.effort": np.zeros(41)}, sigma=1.0, motion=both, actuators={"m": "A.angle"}
+    )
+    free = {"B.b.position[0]": mbd.identification.Bounded(-0.7, -0.4)}
+    problem = mbd.identification.Problem(four_bar(0.55), pushed, free)
+    theta = mbd.identification.Unknowns({"B.b.position[0]": np.asarray(-0.58)}, ({},))
+
+    def crank_of(chosen: Any) -> np.ndarray:
+        (samples,) = chosen.experiments()[0].motion.samples.values()
+        return np.asarray(samples)[:, 0]
+
+    expected = [np.asarray(mbd.kinematics(four_bar(length), both)["A.angle"]) for length in (0.58, 0.55)]
+    assert worst(crank_of(problem.validation(theta, pushed)) - expected[0]) < 1e-9
+    assert worst(crank_of(problem) - expected[1]) < 1e-9
+    assert worst(expected[0] - expected[1]) > 1e-3

@@ -94,6 +94,7 @@ FURTHER: dict[str, Callable[[], Any]] = {
         pl.Force("push", BAR.at(), mbd.Table([0.0, 1.0], [[1.0, 2.0], [3.0, 4.0]], order=0), frame="body")
     ),
     "spline": lambda: driven(SPLINE),
+    "series": lambda: driven(mbd.FourierSeries(2.0, 0.1, [0.1, 0.2], [0.3, -0.1])),
     "moving marker": lambda: pl.Mechanism([BAR], [pl.Revolute("O", pl.ground.moving(users.wave), BAR.at(-0.5))]),
     "class of a user": lambda: pl.Mechanism(
         [BAR], [PIN], [users.Tie("tie", pl.ground.at(0, 1), BAR.at(), jnp.asarray(3.0, float), 2)]

@@ -14,7 +14,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.identification import Bounded, Box, Normal, Parameter, Positive, body_inertia
 from jaxmbd.numerics import bounded_least_squares
-from jaxmbd.optimal_design import _nonlinear_programme
+from jaxmbd.optimal_design import _problem
 from jaxmbd.optimal_design._variables import variables_of
 from tests.optimal_design.linkages import four_bar
 
@@ -280,7 +280,7 @@ def test_a_value_that_is_unknown_counts_as_a_large_violation() -> None:
 
 
 def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, whole = [], _nonlinear_programme.linearised
+    calls, whole = [], _problem.linearised
 
     def interrupted(x: Array, problem: Any) -> Any:
         calls.append(x)
@@ -288,7 +288,7 @@ def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         return whole(x, problem)
 
-    monkeypatch.setattr(_nonlinear_programme, "linearised", interrupted)
+    monkeypatch.setattr(_problem, "linearised", interrupted)
     found = mbd.design(
         lambda m: jnp.sum(corner(m) ** 4), {"x": (-3.0, 3.0), "y": (-3.0, 2.0)}, mechanism=box, starts=1,
         progress=False,

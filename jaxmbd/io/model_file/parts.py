@@ -27,6 +27,7 @@ from jaxmbd.model.force.force import (
     ScaledJointForce,
 )
 from jaxmbd.model.functions.curve import AlongCurve, Curve, Polynomials
+from jaxmbd.model.functions.fourier import FourierSeries
 from jaxmbd.model.functions.piecewise import Piecewise, Table
 from jaxmbd.model.functions.spline import SmoothingSpline
 from jaxmbd.model.joint.shared import RackAndPinion
@@ -39,7 +40,7 @@ from jaxmbd.space.spatial import SpatialRate
 SPACES: dict[str, ModuleType] = {"planar": planar, "spatial": spatial}
 
 # Classes of parts that the namespaces of both spaces lack, and those in the namespaces that are no part of a mechanism.
-_FUNCTIONS = (Piecewise, Table, SmoothingSpline, Polynomials, Curve, AlongCurve)
+_FUNCTIONS = (Piecewise, Table, SmoothingSpline, FourierSeries, Polynomials, Curve, AlongCurve)
 _AROUND = (ScaledForce, ScaledJointForce, ScaledFunction, FunctionWithInputs, JointForceWithInputs)
 _FURTHER = _FUNCTIONS + _AROUND
 _NO_PARTS = (Mechanism, GeneralizedSpeeds, Solid, AbstractFrame, SpatialRate)
