@@ -17,6 +17,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import content_of, is_concrete
 from jaxmbd.engine.calls.user_calls import StaticFunction, plain
+from jaxmbd.engine.calls.user_calls import is_function_node as is_function_node
 from jaxmbd.errors import MechanismError
 from jaxmbd.upstream.jax_internals import partial_eval
 
@@ -55,7 +56,7 @@ def lifted(tree: Tree) -> Tree:
 
 
 def _lifted(leaf: Any) -> Any:
-    if not callable(leaf):
+    if not callable(leaf) or isinstance(leaf, type):  # a class in place of what it makes is found by checks
         return leaf
     if not isinstance(leaf, FunctionType) or is_concrete(leaf):
         return StaticFunction(leaf)

@@ -15,6 +15,7 @@ identification*, IEEE Trans. Robotics 36 (2020); Boyd, Vandenberghe, *Convex Opt
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Float
 
 from jaxmbd.errors import MechanismError, SolveError
@@ -24,6 +25,7 @@ from jaxmbd.parameters.numbers import Number, Path, check_part, replaced
 
 _STEPS = 200  # of Newton's method: some twenty suffice
 _DECREMENT = 1e-12  # reduction that is still to be expected, as a share of the cost, at which it has converged
+_ROUNDING = 1e-8  # the same, where no step is short enough to show it
 _ARMIJO, _LEAST_SHARE = 1e-4, 1e-12  # of a step
 _THIN = 1e-9  # share of the largest eigenvalue of P₀ below which the body counts as without extension
 Array = np.ndarray
@@ -52,24 +54,35 @@ def nearest_possible(regressor: Regressor, Y: Array, tau: Array, weight: float) 
 
     here = cost(theta)
     for _ in range(_STEPS):
-        gradient, hessian = A.T @ (A @ theta - b), A.T @ A
+        rows, rests = [A], [A @ theta - b]
         for places, basis, known in cones:
-            P = np.linalg.inv(np.tensordot(theta[places], basis, 1))
-            products = np.einsum("ij,ajk->aik", P, basis)
-            gradient[places] += weight * (np.einsum("ij,aji->a", known, basis) - np.trace(products, axis1=1, axis2=2))
-            hessian[np.ix_(places, places)] += weight * np.einsum("aij,bji->ab", products, products)
-        sizes = 1 / np.sqrt(np.diag(hessian))
-        step = -sizes * np.linalg.solve(hessian * np.outer(sizes, sizes), sizes * gradient)
-        slope = float(gradient @ step)
+            L = np.linalg.cholesky(np.tensordot(theta[places], basis, 1))
+            inverse = np.linalg.inv(L)
+            own = np.zeros((L.size, len(theta)))
+            own[:, places] = (inverse @ basis @ inverse.T).reshape(len(places), -1).T
+            rows.append(np.sqrt(weight) * own)
+            rests.append(np.sqrt(weight) * (L.T @ known @ L - np.eye(len(L))).ravel())
+        step, slope = _newton_step(np.concatenate(rows), np.concatenate(rests))
         if -slope <= _DECREMENT * max(1.0, abs(here)):
             return theta
         share = 1.0
         while not (there := cost(theta + share * step)) <= here + _ARMIJO * share * slope:
             share /= 2
             if share < _LEAST_SHARE:
-                return theta
+                if -slope <= _ROUNDING * max(1.0, abs(here)):
+                    return theta
+                raise SolveError("fit_efforts: no step of the search for possible numbers, however short, is one.")
         theta, here = theta + share * step, there
     raise SolveError("fit_efforts: the search for possible numbers has not ended.")
+
+
+def _newton_step(J: Float[Array, "rows n"], r: Float[Array, " rows"]) -> tuple[Float[Array, " n"], float]:
+    """The step `−(JᵀJ)⁻¹ Jᵀ r`, and the slope of the cost along it, without the product `JᵀJ`: where the weight is
+    small, that has lost what it says of the combinations that the efforts do not tell."""
+    sizes = np.linalg.norm(J, axis=0)
+    Q, R = np.linalg.qr(J / sizes)
+    along = Q.T @ r
+    return -scipy.linalg.solve_triangular(R, along) / sizes, -float(along @ along)
 
 
 def _bodies(regressor: Regressor) -> list[tuple[Array, Array, Array]]:

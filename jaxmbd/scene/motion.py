@@ -18,6 +18,7 @@ from jaxmbd.model.body.body import GROUND, AbstractMovingMarker
 from jaxmbd.model.body.flexible import flexible, frame_index, owner_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.state.state import State
+from jaxmbd.user_functions import lifted
 
 
 class Poses(NamedTuple):
@@ -65,6 +66,7 @@ def place_of(mechanism: Mechanism, marker: Any) -> Place:
     axes = rotations(np.atleast_1d(turn))
     if not isinstance(marker, AbstractMovingMarker):
         return Place(body, frame, np.asarray(marker.position, dtype=float), axes)
+    marker = lifted(marker)  # as those of the mechanism are
     number = next(k for k, other in enumerate(moving_markers(mechanism)) if eqx.tree_equal(marker, other))
     return Place(body, index[GROUND] + number, np.zeros(mechanism.space.dim), axes)
 

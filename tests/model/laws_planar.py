@@ -243,7 +243,7 @@ FORCES: Mapping[str, Case] = {
         "forces",
         pl.Prismatic,
         "displacement",
-        lambda n, c, s: pl.LuGreFriction(n, c, 0.8 * s, 20.0, 0.3, 0.4, 0.5, 3.0, 0.02),
+        lambda n, c, s: pl.LuGreFriction(n, c, 0.8 * s, 20.0, 0.3, 0.4, 0.5, 0.3, 0.02),
     ),
     "BoucWen": on_joint(
         pl.BoucWen,

@@ -64,19 +64,22 @@ class StaticFunction:
         return eqx.tree_pformat(self.__wrapped__)
 
 
-def _is_held(node: object) -> TypeGuard[StaticFunction]:
+def is_function_node(node: object) -> TypeGuard[StaticFunction]:
+    """True for a node that holds a function."""
     return isinstance(node, StaticFunction)
 
 
 def with_bare_functions(tree: Any) -> Any:
     """The tree with functions themselves, which are leaves, in place of the nodes that hold them."""
-    return jax.tree.map(lambda x: x.__wrapped__ if _is_held(x) else x, tree, is_leaf=_is_held)
+    return jax.tree.map(lambda x: x.__wrapped__ if is_function_node(x) else x, tree, is_leaf=is_function_node)
 
 
 def with_functions(tree: Any, mapping: Callable[[object], Any]) -> Any:
     """The tree with another leaf in place of each one, and another function in each node that holds one."""
     return jax.tree.map(
-        lambda x: StaticFunction(mapping(x.__wrapped__)) if _is_held(x) else mapping(x), tree, is_leaf=_is_held
+        lambda x: StaticFunction(mapping(x.__wrapped__)) if is_function_node(x) else mapping(x),
+        tree,
+        is_leaf=is_function_node,
     )
 
 
