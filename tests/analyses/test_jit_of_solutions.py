@@ -104,6 +104,7 @@ def test_a_motion_with_events_of_users() -> None:
     assert str(returned) == str(solution)
 
 
+@pytest.mark.slow
 def test_a_batch_of_motions() -> None:
     gains, law = jnp.array([0.5, 2.0]), Gain()
     batch = jax.vmap(lambda k: motion(pendulum(k, law)))(gains)
@@ -121,6 +122,7 @@ def test_mechanisms_and_states_pass_through_jit() -> None:
     np.testing.assert_allclose(end, FIRST["O.angle"][-1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_through_a_function_of_a_motion_that_is_compiled() -> None:
     def total(k: Any, function: Callable[..., Any]) -> Any:
         return function(motion(pendulum(k), rtol=1e-10, atol=1e-10))

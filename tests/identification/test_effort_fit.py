@@ -76,8 +76,8 @@ def test_what_efforts_do_not_tell_is_nearest_to_the_model_however_small_the_prio
     """Without noise the base parameters are exact, and among all possible numbers that have them the nearest are the
     same for any weight of the divergence."""
     nothing = {name: np.zeros(len(TS)) for name in PUSHES}
-    small, large = (fit_efforts(exact(), torques(exact(), nothing), method="possible", prior=x) for x in (1e-9, 1e-2))
-    np.testing.assert_allclose(small.theta, large.theta, rtol=1e-5, atol=1e-7)
+    small, large = (fit_efforts(exact(), torques(exact(), nothing), method="possible", prior=x) for x in (1e-9, 1.0))
+    np.testing.assert_allclose(small.theta, large.theta, atol=5e-3)
     modelled = np.asarray(exact().values)
     assert np.abs(small.theta - modelled)[:8].max() < 0.1  # while masses of 3.7 kg would explain the efforts as well
 

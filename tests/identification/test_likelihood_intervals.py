@@ -62,6 +62,7 @@ def test_an_interval_holds_zero_where_data_do_not_exclude_it(seed: int) -> None:
     assert narrow[1] < upper < wide[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_friction_of_a_third_of_itself_has_a_symmetric_interval(seed: int) -> None:
     """The model is linear in it, so that one that is symmetric in its logarithm would not be that of the likelihood."""
@@ -72,6 +73,7 @@ def test_a_friction_of_a_third_of_itself_has_a_symmetric_interval(seed: int) -> 
     assert result.by_likelihood == ("c",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_standard_error_is_enough_where_it_is_small(seed: int) -> None:
     result = fits()[FRICTIONS[2], seed]
@@ -134,6 +136,7 @@ def swings() -> tuple[Problem, mbd.Fit]:
     return problem, mbd.fit(problem, progress=False)
 
 
+@pytest.mark.slow
 def test_errors_of_experiments_that_are_left_out_are_those_of_other_fits() -> None:
     problem, result = swings()
     assert result.uncertainty is not None

@@ -35,7 +35,7 @@ def after(coordinates: str, end: float, coulomb: Any = 1.0, **settings: Any) -> 
     return mbd.simulate(mechanism, start, np.asarray([0.0, end]), solver="stiff", **settings)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
 def test_stick_and_slip_after_25_seconds(coordinates: str) -> None:
     solution = after(coordinates, 25.0, rtol=1e-9, atol=1e-11)
     assert float(solution["rail.displacement"][-1]) == pytest.approx(X, abs=1e-8)
@@ -48,6 +48,7 @@ def test_stick_and_slip_after_25_seconds(coordinates: str) -> None:
     assert solution.mechanism.layout.z.units == ("m",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_derivatives_by_the_friction(mode: Any) -> None:
     """Through sticking, slipping and sticking again, against differences."""
@@ -108,7 +109,7 @@ def test_an_exponent_of_one_yields_exponentially() -> None:
     )
 
 
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_derivatives_by_the_exponent_at_rest_are_finite(mode: Any) -> None:
     """At `w = 0` a power of the exponent has a logarithm that is infinite."""
 

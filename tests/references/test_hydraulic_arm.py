@@ -54,7 +54,7 @@ def ends(solution: mbd.Solution) -> Array:
 
 
 @pytest.mark.parametrize("speed", ENDS)
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
 def test_the_arm_after_lifting(coordinates: str, speed: float) -> None:
     """Within half of the steps that Exudyn takes for 4e-3."""
     solution = lifted(coordinates, speed)
@@ -67,8 +67,9 @@ def test_the_arm_after_lifting(coordinates: str, speed: float) -> None:
     assert float(solution["cylinder.tension"][-1]) > float(force)  # what the damper adds
 
 
-@pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
 def test_derivatives_by_the_flow(coordinates: str, mode: Any) -> None:
     found = mode(lambda flow: ends(lifted(coordinates, flow=flow)))(jnp.asarray(FLOW))
     np.testing.assert_allclose(found, BY_FLOW, rtol=1e-6)
