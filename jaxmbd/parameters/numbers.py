@@ -24,7 +24,7 @@ from jaxmbd.model.force.force import AbstractJointForce, FunctionWithInputs
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.validation import check_moving
 from jaxmbd.printing import format_number, table
-from jaxmbd.user_functions import is_function_node, plain
+from jaxmbd.user_functions import StaticFunction, plain
 
 _KIND = "number of a part"
 _MOST = 16  # an array with more numbers, such as a table or the weights of a network, is listed as a whole
@@ -331,10 +331,14 @@ def _leaves(mechanism: Mechanism, name: str) -> Iterator[tuple[Number, PyTree]]:
 
 def _flattened(owner: PyTree) -> Iterator[tuple[tuple[Key, ...], PyTree]]:
     """The leaves of a part, and its functions, with their keys."""
-    for path, value in jax.tree_util.tree_flatten_with_path(owner, is_leaf=is_function_node)[0]:
+    for path, value in jax.tree_util.tree_flatten_with_path(owner, is_leaf=_is_function)[0]:
         named, indexed = jax.tree_util.GetAttrKey, jax.tree_util.SequenceKey
         keys = (Field(k.name) if isinstance(k, named) else k.idx if isinstance(k, indexed) else k.key for k in path)
         yield tuple(keys), plain(value)
+
+
+def _is_function(node: object) -> bool:
+    return isinstance(node, StaticFunction)
 
 
 def _spelled(keys: Iterable[Key]) -> str:

@@ -64,22 +64,21 @@ class StaticFunction:
         return eqx.tree_pformat(self.__wrapped__)
 
 
-def is_function_node(node: object) -> TypeGuard[StaticFunction]:
-    """True for a node that holds a function."""
+def _is_held(node: object) -> TypeGuard[StaticFunction]:
     return isinstance(node, StaticFunction)
 
 
 def with_bare_functions(tree: Any) -> Any:
     """The tree with functions themselves, which are leaves, in place of the nodes that hold them."""
-    return jax.tree.map(lambda x: x.__wrapped__ if is_function_node(x) else x, tree, is_leaf=is_function_node)
+    return jax.tree.map(lambda x: x.__wrapped__ if _is_held(x) else x, tree, is_leaf=_is_held)
 
 
 def with_functions(tree: Any, mapping: Callable[[object], Any]) -> Any:
     """The tree with another leaf in place of each one, and another function in each node that holds one."""
     return jax.tree.map(
-        lambda x: StaticFunction(mapping(x.__wrapped__)) if is_function_node(x) else mapping(x),
+        lambda x: StaticFunction(mapping(x.__wrapped__)) if _is_held(x) else mapping(x),
         tree,
-        is_leaf=is_function_node,
+        is_leaf=_is_held,
     )
 
 
