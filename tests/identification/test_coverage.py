@@ -109,8 +109,9 @@ def coloured(seed: int, ts: np.ndarray, shape: tuple[int, ...], time: float) -> 
     return x
 
 
-# A spring whose effect is slow: of coloured noise that nobody told of, 81 samples are too few to tell how much of it is as
-# slow. 86 of 100 intervals hold the truth (errors are 1.25 of what they say); the fits say that residuals are correlated.
+# A spring whose effect is slow: of coloured noise that nobody told of, 81 samples are too few to tell how much of it is
+# as slow. 86 of 100 intervals hold the truth, errors being 1.25 of what they say; the fits say that residuals are
+# correlated.
 SHORT = {(wishbone, "untold", "k"): 85}
 
 
