@@ -20,12 +20,12 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from jaxmbd.identification._linearisation import bounds_of, flattened, linearised, shapes_of, unflattened
 from jaxmbd.identification._minimise import INTERRUPTED, Minimum, Report, evaluator, without_multipliers
 from jaxmbd.identification._problem import Problem
-from jaxmbd.identification._uncertainty import RootProfile, Uncertainty, unknowns_of
+from jaxmbd.identification._uncertainty import RootProfile, Uncertainty, by_physical_values, unknowns_of
 from jaxmbd.numerics.block_least_squares import Linearised
 from jaxmbd.numerics.stepwise_search import positive, shaped
 from jaxmbd.parameters.labels import LISTED
@@ -39,7 +39,10 @@ _LINEAR = 0.02  # a standard error that is a smaller share of its parameter's si
 _MOST = 12  # parameters that are looked at: those with the largest relative standard errors
 _EXACT = 0.01  # share of the root to which the ends of intervals are found
 _TRIALS = 8  # values on one side
-_FARTHER = 3.0  # times as far as the value before
+_FARTHER = 3.0  # times as far as the value before, at most
+_BEYOND = 1.05  # times as far as a straight line says, so that the next value lies beyond the end
+_INNER = 0.05  # share of the way between two values that a value between them keeps from both
+_SIDES = 3.0  # times as far as in physical values: an end in the numbers of the search beyond that is no good trial
 _LEFT = 0.05  # share of the gain that the step of the others may still promise
 _NEAR = 1e-6  # share of the way to the end of an open range that is left
 _DAMPING = 1e-11  # as small as rounding allows
@@ -132,7 +135,7 @@ class _Line:
         assert minimum.linearised is not None
         self.loss = minimum.linearised.loss
         along = known.covariance[:, place] / known.covariance[place, place]
-        self.others = _by_search_numbers(along, slopes)
+        self.others = by_physical_values(along[None], [slope.T for slope in slopes])[0]  # a change, not a derivative
         self.within, self.start = problem.parameters.free[self.name].within, problem.parameters.start[self.name]
         self.whole = flat(problem.physical(minimum.u).parameters[self.name])
         whole = self._whole(self.estimate)
@@ -167,7 +170,7 @@ class _Line:
         in physical values. Else the latter is a better trial."""
         moved = self.within.moved(self._whole(self.estimate), jnp.asarray(width * self.error), self.start)
         end, plain = float(np.ravel(moved)[self.number]), self._inside(self.estimate + width * self.error)
-        is_near = abs(end - self.estimate) <= _FARTHER * abs(plain - self.estimate)
+        is_near = abs(end - self.estimate) <= _SIDES * abs(plain - self.estimate)
         return (self._inside(end), True) if is_near else (plain, False)
 
     def _side(
@@ -185,11 +188,12 @@ class _Line:
             if abs(size / target - 1) <= _EXACT or (above is None and self._is_last(value, side)):
                 break
             if above is None:
-                far = min(_FARTHER, 1.05 * target / max(size, 1e-3))
+                reach = _BEYOND * target
+                far = reach / max(size, reach / _FARTHER)
                 value = self._inside(self.estimate + far * (value - self.estimate))
             else:
                 share = (target - below[1]) / (above[1] - below[1]) if np.isfinite(above[1]) else 0.5
-                value = below[0] + min(max(share, 0.05), 0.95) * (above[0] - below[0])
+                value = below[0] + min(max(share, _INNER), 1 - _INNER) * (above[0] - below[0])
             found.append((yield from self._root(value, self._guess(value, found[-1]))))
         return [(value, root) for value, root, _ in found if np.isfinite(root)]
 
@@ -239,13 +243,3 @@ class _Line:
     def _is_last(self, value: float, side: float) -> bool:
         """True for a value at, or near, the end of the range on a side."""
         return self._inside(value + side * self.error) == value
-
-
-def _by_search_numbers(change: Float[np.ndarray, " n"], slopes: Sequence[np.ndarray]) -> Float[np.ndarray, " n"]:
-    """The change of the numbers of the search for one of the physical values."""
-    parts = np.split(change, np.cumsum([len(slope) for slope in slopes])[:-1])
-    return np.concatenate([
-        np.linalg.pinv(slope) @ part if slope.ndim == 2
-        else np.divide(part, slope, out=np.zeros_like(part), where=slope != 0)
-        for part, slope in zip(parts, slopes, strict=True)
-    ])  # fmt: skip

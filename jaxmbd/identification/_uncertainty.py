@@ -152,8 +152,8 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     assert minimum.linearised is not None
     unknowns, slopes = unknowns_of(problem, minimum)
     J, r, experiment, measured = dense(minimum.linearised)
-    J = _by_physical_values(J, slopes) * unknowns.sizes
-    errors = _by_physical_values(_errors(problem, minimum), slopes) * unknowns.sizes
+    J = by_physical_values(J, slopes) * unknowns.sizes
+    errors = by_physical_values(_errors(problem, minimum), slopes) * unknowns.sizes
     shared, count = minimum.linearised.shared, int(experiment.max(initial=-1)) + 1
     channels = _size_of_channels(problem, minimum)
     limit = max(_SHOWN, 1 / np.sqrt(2 * max(problem.samples - J.shape[1], 1)))
@@ -193,7 +193,7 @@ def _in_units(one: ChannelScores, *, slopes: list[np.ndarray], sizes: np.ndarray
     """Scores by physical values in units of their sizes, of residuals in units of their level."""
     outer = np.outer(sizes, sizes) / level**2
     white, coloured = (
-        _by_physical_values(_by_physical_values(x, slopes).T, slopes) * outer for x in (one.white, one.coloured)
+        by_physical_values(by_physical_values(x, slopes).T, slopes) * outer for x in (one.white, one.coloured)
     )
     return replace(one, square=one.square / level**2, white=white, coloured=coloured)
 
@@ -212,9 +212,9 @@ def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:
     ])  # fmt: skip
 
 
-def _by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
-    """Derivatives by physical values from those by the numbers of the search, `∂r/∂u (dp/du)⁻¹`; zero for a number that
-    has no effect on its value."""
+def by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
+    """Return derivatives by physical values from those by the numbers of the search, `∂r/∂u (dp/du)⁻¹`; zero for a
+    number that has no effect on its value."""
     if not slopes:
         return J
     parts = np.split(J, np.cumsum([len(slope) for slope in slopes])[:-1], axis=1)

@@ -59,6 +59,8 @@ def inside(result: mbd.Fit) -> bool:
 def test_clean_residuals_raise_no_alarm(count: int) -> None:
     """At most one in a hundred would: none of forty. Nor do data without noise: what is left are errors of motions."""
     several = fits(count, COLOURED if count > 1 else 1)
+    widenings = np.array([one.uncertainty.widening[0] for one in several[:count] if one.uncertainty is not None])
+    assert np.mean(widenings == 1.0) >= 0.9  # a correlation by chance is found in one of twenty
     for result in (*several[:count], several[-1]):
         assert result.outcome == "converged"
         assert result.warnings == result.remarks == ()

@@ -13,21 +13,11 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import fit_efforts, regressor
 from jaxmbd.optimal_design import Excitation, excitation
+from tests.identification.test_effort_fit import PUSHES, arm
 from tests.numeric import worst
 
-PUSHES = {"shoulder": "A.angle", "elbow": "B.angle"}
 LENGTH, GRAVITY = 0.6, 9.81  # [m] of the upper link
 ROOM = {"*.angle": 2.0, "*.angle_rate": 4.0, "*_second_rate": 20.0, "shoulder.effort": 25.0, "elbow.effort": 6.0}
-
-
-def arm() -> Any:
-    upper, lower = pl.Body("upper", 1.0, 0.1), pl.Body("lower", 1.0, 0.1)
-    joints = [
-        pl.Revolute("A", pl.ground.at(), upper.at(-0.3)),
-        pl.Revolute("B", upper.at(0.3), lower.at(-0.25)),
-    ]
-    dampers = [pl.JointSpringDamper(f"damper {name}", f"{name}.angle", damping=0.4) for name in "AB"]
-    return pl.Mechanism([upper, lower], joints, [pl.Gravity(), *dampers], coordinates="joint")
 
 
 @cache
