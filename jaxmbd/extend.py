@@ -28,6 +28,8 @@ from jaxmbd.integrate.formulations.newton_closure import close_loops as close_lo
 from jaxmbd.integrate.formulations.newton_closure import consistent_speeds as consistent_speeds
 from jaxmbd.model.body.body import AbstractMarker as AbstractMarker
 from jaxmbd.model.body.flexible import AbstractFlexibleBody as AbstractFlexibleBody
+from jaxmbd.model.controller.controller import AbstractController as AbstractController
+from jaxmbd.model.controller.controller import AbstractDynamicController as AbstractDynamicController
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import pair as pair

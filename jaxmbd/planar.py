@@ -5,6 +5,12 @@ from jaxmbd.model.body.planar import Body as Body
 from jaxmbd.model.body.planar import Marker as Marker
 from jaxmbd.model.body.planar import MovingMarker as MovingMarker
 from jaxmbd.model.body.planar import ground as ground
+from jaxmbd.model.controller.controller import Controller as Controller
+from jaxmbd.model.controller.controller import DynamicController as DynamicController
+from jaxmbd.model.controller.linear import PID as PID
+from jaxmbd.model.controller.linear import LowPass as LowPass
+from jaxmbd.model.controller.linear import PadeDelay as PadeDelay
+from jaxmbd.model.controller.linear import StateSpace as StateSpace
 from jaxmbd.model.driver import Driver as Driver
 from jaxmbd.model.force.compliant import Bushing as Bushing
 from jaxmbd.model.force.compliant import PlaneContact as PlaneContact

@@ -24,9 +24,10 @@ from jaxmbd.analyses.assembly.assemble import assemble, rate_channel
 from jaxmbd.analyses.assembly.position_solve import is_modulo_turns
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.space.vectors import nearest_turn
-from jaxmbd.state.output_channels import channel_units, read
+from jaxmbd.state.output_channels import read
 from jaxmbd.state.state import State
 
 

@@ -147,7 +147,7 @@ def _stiffness_of(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:
     """Return the contribution of some of the forces to `(K + s D) u`."""
-    equations = Equations(mechanism.replaced(forces=forces))
+    equations = Equations(mechanism.replaced(forces=forces, controllers=()))
 
     def force(x: Array, v: Array) -> Array:
         at = equations.at(t, q)

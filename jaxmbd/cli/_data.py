@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.state.output_channels import channel_units
+from jaxmbd.model.mechanism.quantities import channel_units
 
 _TIMES = ("time", "t")
 _AXES = ("x", "y", "z")

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
+    from jaxmbd.model.mechanism import quantities
     from jaxmbd.parameters import numbers
-    from jaxmbd.state import output_channels
     from jaxmbd.state.state import State
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
-    output_channels = lazy_loader.load("jaxmbd.state.output_channels", suppress_warning=True)
+    quantities = lazy_loader.load("jaxmbd.model.mechanism.quantities", suppress_warning=True)
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
@@ -294,7 +294,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 def _output_names(example: "Example", wanted: Iterable[str] | None) -> tuple[str, ...]:
     """The quantities to show: the user's, or the example's outputs, or else sensors, efforts and joint coordinates."""
-    mechanism, known = example.mechanism, output_channels.channel_units(example.mechanism)
+    mechanism, known = example.mechanism, quantities.channel_units(example.mechanism)
     check_known("quantity", wanted or (), known)
     if wanted or example.outputs:
         return tuple(wanted or example.outputs)

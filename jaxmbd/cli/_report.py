@@ -13,10 +13,10 @@ from jaxmbd.cli._model import Model
 from jaxmbd.cli._outputs import FILMS
 from jaxmbd.cli._text import show_table
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.model.sensor import Point
 from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
-from jaxmbd.state.output_channels import channel_units
 from jaxmbd.state.state import State
 
 if TYPE_CHECKING:

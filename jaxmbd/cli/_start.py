@@ -19,8 +19,8 @@ from jaxmbd.examples import Example
 from jaxmbd.model.body.flexible import flexible, own_coordinates
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import ANGLES
 from jaxmbd.numerics.linear_solve import rank_of
-from jaxmbd.state.output_channels import ANGLES
 from jaxmbd.state.state import State
 
 T = TypeVar("T")

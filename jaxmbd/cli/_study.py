@@ -19,9 +19,9 @@ from jaxmbd.cli._values import Grid
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Bounded, Parameter
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.parameters.numbers import find, is_pattern, numbers_of, with_numbers
 from jaxmbd.scene.curves import component_label
-from jaxmbd.state.output_channels import channel_units
 from jaxmbd.state.result_codes import is_successful
 from jaxmbd.state.state import State
 from jaxmbd.sweeps import latin_hypercube, sobol

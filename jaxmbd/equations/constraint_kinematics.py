@@ -21,7 +21,7 @@ from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.groups import PartGroup, unnamed
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce
-from jaxmbd.model.states import stateful
+from jaxmbd.model.states import AbstractOwnStates, stateful
 from jaxmbd.space.space import AbstractFrame, AbstractSpace, Frames
 from jaxmbd.space.vectors import swept
 
@@ -236,7 +236,7 @@ def own_rates(
 ) -> Float[Array, " k"]:
     """The rates `ż` of the states of a force's own."""
     arguments = _arguments(space, t, law, bodies, twists)
-    return jnp.concatenate([part.own_rates(t, *arguments) for part in stateful(law)])
+    return jnp.concatenate([part.own_rates(t, *arguments) for part in _stateful_forces(law)])
 
 
 def steady_states(
@@ -244,7 +244,11 @@ def steady_states(
 ) -> Float[Array, " k"]:
     """The states of a force's own at which their rates are zero."""
     arguments = _arguments(space, t, law, bodies, twists)
-    return jnp.concatenate([part.steady(t, *arguments) for part in stateful(law)])
+    return jnp.concatenate([part.steady(t, *arguments) for part in _stateful_forces(law)])
+
+
+def _stateful_forces(law: AbstractForce | CoordinateForce) -> list[AbstractOwnStates]:
+    return [part for part in stateful(law) if isinstance(part, AbstractOwnStates)]
 
 
 def _arguments(

@@ -22,13 +22,12 @@ from jaxmbd.equations.constraint_kinematics import (
     MarkerKinematics,
     derivative_at_zero,
     legs_of,
-    own_rates,
-    steady_states,
     taylor_pair,
 )
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
 from jaxmbd.equations.flexible_coordinates import FlexibleCoordinates
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs, with_armatures
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
@@ -41,7 +40,7 @@ from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import SymmetricMatrix
 from jaxmbd.numerics.sparse_matrices import SparseMatrix, full, vstack
 from jaxmbd.space.vectors import nearest_turn
-from jaxmbd.upstream.equinox_internals import binds_methods_at_once
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once, with_fields
 
 
 @binds_methods_at_once
@@ -102,15 +101,9 @@ class Equations(eqx.Module):
 
     def with_forces(self, mechanism: Mechanism) -> "Equations":
         """The same equations with the forces of `mechanism`, which differs in these alone."""
-        new = BodyLaws(mechanism)
-        groups = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
-        old = [self.mechanism, *(getattr(self.parts, name) for name in groups)]
-        return eqx.tree_at(
-            lambda e: [e.mechanism, *(getattr(e.parts, name) for name in groups)],
-            self,
-            [mechanism, *(getattr(new, name) for name in groups)],
-            is_leaf=lambda x: any(x is y for y in old),
-        )
+        new, names = BodyLaws(mechanism), ("gravity", "forces", "coordinate_forces", "force_places")
+        parts = with_fields(self.parts, **{name: getattr(new, name) for name in names})
+        return with_fields(self, mechanism=mechanism, parts=parts)
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Equations":
         """The same equations with these values of the states of parts."""
@@ -432,9 +425,15 @@ class Configuration:
         total, own = self.placement.loads(self.momenta(self._linear_twists(v))), self.placement.own_momenta(v)
         return total if own is None else total + own
 
+    def driven(self, v: Float[Array, " nv"]) -> Equations:
+        """The same equations with the outputs of controllers added to the inputs that they drive."""
+        driven = any(controller.drives for controller in self.mechanism.controllers)
+        return self.equations.with_forces(KinematicReader(self, v).driven()) if driven else self.equations
+
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`F`."""
-        efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
+        twists, drift = self.twists(v), self.placement.drift(v)
+        efforts = self.driven(v).parts.efforts(self.t, self.bodies, twists)
         total = self.placement.loads(efforts if drift is None else efforts - self.momenta(drift))
         own = self.placement.own_loads(v)
         total = total if own is None else total + own
@@ -445,11 +444,11 @@ class Configuration:
 
     def own_rates(self, v: Float[Array, " nv"]) -> Float[Array, " nz"]:
         """The rates `ż` of the states of parts, at the values that the parts hold."""
-        return self.parts.own_states(own_rates, self.t, self.bodies, self.twists(v))
+        return KinematicReader(self, v).own_rates()
 
     def steady_states(self, v: Float[Array, " nv"]) -> Float[Array, " nz"]:
         """The states of parts at which their rates are zero."""
-        return self.parts.own_states(steady_states, self.t, self.bodies, self.twists(v))
+        return KinematicReader(self, v).steady_states()
 
     def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`Ṁ u` along the motion."""

@@ -23,7 +23,7 @@ def transmitted(at: Configuration, v: Array, vdot: Array, lam: Float[Array, " m"
     `M_b V̇ − W + C_bᵀ λ` over the body's subtree.
     """
     residual = at.momenta(at.accelerations(v, vdot))
-    residual = residual - at.parts.efforts(at.t, at.bodies, at.twists(v))
+    residual = residual - at.driven(v).parts.efforts(at.t, at.bodies, at.twists(v))
     residual = residual + at.parts.constraint_force(at.blocks, at.equations.multipliers(lam)[0])
     bodies = jax.tree.map(lambda x: x[:-1], at.bodies.frames)
     wrenches = jax.vmap(lambda body, f: shift_wrench(at.space.in_world(body, f), -body.position))(bodies, residual)

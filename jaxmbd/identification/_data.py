@@ -16,8 +16,8 @@ from jaxmbd.identification._experiment import OWN, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments
 from jaxmbd.identification._stacks import Stack, joined
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.parameters.parameters import Parameters, check_within
-from jaxmbd.state.output_channels import channel_units
 
 
 def listed(experiments: Any) -> list[Experiment]:

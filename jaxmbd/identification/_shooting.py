@@ -24,8 +24,8 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument
 from jaxmbd.identification._stacks import Stack
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.parameters.parameters import Parameters
-from jaxmbd.state.output_channels import channel_units
 
 # If there must be no jumps: their standard deviations, one search after another. With the last one the conditions are
 # enforced by multipliers `λ` (Hestenes, J. Optim. Theory Appl. 4 (1969)), which further searches adapt, until the jumps

@@ -22,9 +22,9 @@ from jaxmbd.identification._residual_tests import ResidualTest, residual_remarks
 from jaxmbd.identification._uncertainty import Uncertainty
 from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.parameters.labels import LISTED
 from jaxmbd.parameters.parameters import flat
-from jaxmbd.state.output_channels import channel_units
 from jaxmbd.state.state import State
 
 

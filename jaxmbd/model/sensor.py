@@ -36,12 +36,14 @@ class Readings(eqx.Module):
 class AbstractSensor(eqx.Module):
     """A function of the frames, velocities and accelerations of markers.
 
-    `of_position`: True if the reading depends on the frames only, so that `assemble` can fix its value.
+    `of_position`: True if the reading depends on the frames only, so that `assemble` can fix its value. `of_velocity`:
+    True if it depends on frames and velocities only, so that a controller can read it, too.
     """
 
     name: eqx.AbstractVar[str]
     unit: ClassVar[str]
     of_position: ClassVar[bool] = False
+    of_velocity: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -84,6 +86,7 @@ class PointVelocity(AbstractMarkerSensor):
     name: str = eqx.field(static=True)
     at: AbstractMarker
     unit: ClassVar[str] = "m/s"
+    of_velocity: ClassVar[bool] = True
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.rates[0].position
@@ -106,6 +109,7 @@ class AngularVelocity(AbstractMarkerSensor):
     name: str = eqx.field(static=True)
     at: AbstractMarker
     unit: ClassVar[str] = "rad/s"
+    of_velocity: ClassVar[bool] = True
 
     def read(self, of: Readings) -> Array:
         return of.rates[0].angular
@@ -139,6 +143,7 @@ class Gyroscope(AbstractMarkerSensor):
     name: str = eqx.field(static=True)
     at: AbstractMarker
     unit: ClassVar[str] = "rad/s"
+    of_velocity: ClassVar[bool] = True
 
     def read(self, of: Readings) -> Float[Array, " turns"]:
         return of.frames[0].spin(of.rates[0])

@@ -38,17 +38,21 @@ class OwnState(NamedTuple):
     size: float = 1.0
 
 
-class AbstractOwnStates(eqx.Module):
-    """A part with states `z (k,)` of its own: the numbers in the fields that `own_states` names, one after another.
-
-    A force derives from this class beside `AbstractForce` or `AbstractJointForce`. `at` and `rates` are what the law of
-    the part takes besides the time: the coordinate and its rate, or the frames of the markers and their rates.
-    """
+class AbstractStates(eqx.Module):
+    """A part with states `z (k,)` of its own: the numbers in the fields that `own_states` names, one after another."""
 
     @property
     @abc.abstractmethod
     def own_states(self) -> tuple[OwnState, ...]:
         """The states, each in the field of its name, a number or an array."""
+
+
+class AbstractOwnStates(AbstractStates):
+    """A force with states of its own.
+
+    It derives from this class beside `AbstractForce` or `AbstractJointForce`. `at` and `rates` are what the law of the
+    force takes besides the time: the coordinate and its rate, or the frames of the markers and their rates.
+    """
 
     @abc.abstractmethod
     def own_rates(self, t: Scalar, at: Any, rates: Any, /) -> Float[Array, " k"]:
@@ -60,11 +64,11 @@ class AbstractOwnStates(eqx.Module):
         keeps its value."""
 
 
-def _is_stateful(part: object) -> TypeGuard[AbstractOwnStates]:
-    return isinstance(part, AbstractOwnStates)
+def _is_stateful(part: object) -> TypeGuard[AbstractStates]:
+    return isinstance(part, AbstractStates)
 
 
-def stateful(part: object) -> list[AbstractOwnStates]:
+def stateful(part: object) -> list[AbstractStates]:
     """The parts with states in a part: itself, or one that it holds, such as a force that it scales."""
     return [x for x in jax.tree.leaves(part, is_leaf=_is_stateful) if _is_stateful(x)]
 
@@ -82,7 +86,7 @@ def _empty(dtype: np.dtype, device: object) -> Float[Array, "0"]:
     return constant(np.zeros(0, dtype))
 
 
-def entries_of(part: AbstractOwnStates) -> list[OwnState]:
+def entries_of(part: AbstractStates) -> list[OwnState]:
     """One state for each number, `"z[1]"` in an array."""
     found = []
     for state in part.own_states:
@@ -92,7 +96,7 @@ def entries_of(part: AbstractOwnStates) -> list[OwnState]:
     return found
 
 
-def values_of(part: AbstractOwnStates) -> list[Array]:
+def values_of(part: AbstractStates) -> list[Array]:
     """The numbers of the states, each as an array of one axis."""
     return [combined("ravel", getattr(part, state.name)) for state in part.own_states]
 

@@ -33,6 +33,7 @@ from jaxmbd.identification import BaseParameters, Regressor, regressor
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.functions.fourier import FourierSeries
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.optimal_design._excitation_problem import (
     DOTS,
     Criterion,
@@ -45,7 +46,7 @@ from jaxmbd.optimal_design._limits import Limit, Margin
 from jaxmbd.optimal_design._tables import constraints_table, starts_table
 from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
-from jaxmbd.state.output_channels import Snapshot, channel_units, channel_values, read
+from jaxmbd.state.output_channels import Snapshot, channel_values, read
 
 _PER_HARMONIC = 10  # samples, by default, in a period of the highest harmonic
 _MIDDLE = 0.5  # share of a coordinate's range in which the middle of its motion lies at the start

@@ -38,13 +38,14 @@ from jaxmbd.checks import (
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
 from jaxmbd.model.functions.piecewise import Table
+from jaxmbd.model.mechanism.inputs import check_signal, with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._design import Design, optimise
 from jaxmbd.optimal_design._limits import Limit, limits_of
 from jaxmbd.optimal_design._nonlinear_programme import Method
 from jaxmbd.optimal_design._problem import Problem
 from jaxmbd.optimal_design._variables import variables_of
-from jaxmbd.parameters.inputs import check_signal, inputs, with_signals
+from jaxmbd.parameters.inputs import inputs
 from jaxmbd.parameters.parameters import Parameter
 from jaxmbd.parameters.ranges import Box, Unbounded
 from jaxmbd.state.output_channels import read

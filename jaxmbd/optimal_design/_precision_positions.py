@@ -22,12 +22,12 @@ from jaxmbd.checks import check_finite, check_mapping, checked_names
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.numerics.bounded_least_squares import damped_step
 from jaxmbd.numerics.least_squares import with_jacobian
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
-from jaxmbd.state.output_channels import channel_units
 
 _DRAWN = 16  # random points from which one start is drawn if there are limits
 _BETWEEN, _CLOSING_STEPS, _DAMPING = 3, 3, 1e-12  # steps of the input between two positions, and the search in each

@@ -1,12 +1,7 @@
-"""The inputs of a mechanism by name: what may act on it from outside, as a signal `u(t)`.
+"""A mechanism with signals at its inputs, and numbers that are inputs, too."""
 
-A signal is *added* to what the mechanism has. So zero signals change nothing, signals of several callers superpose, and
-the derivative by a signal is the column of `B` that `linearize` computes. What a signal is added to keeps its name, and
-its numbers keep theirs.
-"""
-
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import PyTree
@@ -14,30 +9,11 @@ from jaxtyping import PyTree
 from jaxmbd.arrays import Function, Number, Scalar, as_float
 from jaxmbd.checks import check_instance, check_law, check_mapping
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.model.driver import Driver, check_continuous
-from jaxmbd.model.force.force import AbstractJointForce, FunctionWithInputs, JointForceWithInputs
-from jaxmbd.model.force.hydraulics import HydraulicCylinder
-from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
-from jaxmbd.model.force.marker_forces import Force, SpringDamper
-from jaxmbd.model.force.motors import DCMotor
-from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
-from jaxmbd.model.mechanism.law_shapes import time_shape
+from jaxmbd.model.mechanism.inputs import check_signal, input_units, with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.numbers import find, is_pattern, names_of, numbers_of, with_numbers
 from jaxmbd.parameters.places import AbstractPlace
-from jaxmbd.user_functions import lifted, user_array
-
-# The fields that hold a law of time, and the inputs that are added to it. Any other force along a coordinate gets its
-# input as a whole: friction has no such field.
-_FIELDS: dict[tuple[type, str], str] = {
-    (JointForce, "effort"): "force",
-    (JointSpringDamper, "effort"): "actuator",
-    (SpringDamper, "tension"): "actuator",
-    (DCMotor, "voltage"): "voltage",
-    (HydraulicCylinder, "opening"): "opening",
-    (Driver, "motion"): "motion",
-}
+from jaxmbd.user_functions import lifted
 
 
 def inputs(mechanism: Mechanism) -> dict[str, str]:
@@ -50,7 +26,8 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
     - `"spring.tension"`: an addition to the tension of a spring-damper `[N]`;
     - `"motor.voltage"`: an addition to the voltage of a DC motor `[V]`; `"cylinder.opening"`: to the opening of the
       valve of a hydraulic cylinder `[1]`;
-    - `"drive.motion"`: an addition to what a driver prescribes `[rad, m]`, or to the speed.
+    - `"drive.motion"`: an addition to what a driver prescribes `[rad, m]`, or to the speed;
+    - `"pid.reference"`: an addition to the reference of a controller, in the unit of the quantity that it controls.
 
     Every number of the mechanism is an input, too, constant over time, by its own name (`numbers`).
 
@@ -58,25 +35,7 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
         'N m'
     """
     check_mechanism(mechanism)
-    units: dict[str, str] = {}
-    for force in mechanism.forces:
-        if isinstance(force, AbstractJointForce):
-            units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
-        if isinstance(force, SpringDamper):
-            units[f"{force.name}.tension"] = "N"
-        for component, unit in (("voltage", "V"), ("opening", "1")):
-            if _has_input(force, component):
-                units[f"{force.name}.{component}"] = unit
-    for driver in mechanism.drivers:
-        unit = mechanism.coordinate(driver.coordinate).unit(mechanism.space)
-        units[f"{driver.name}.motion"] = unit if driver.prescribes == "position" else f"{unit}/s"
-    coordinates = [
-        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint | Tendon) for c in j.coordinate_names
-    ]
-    coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
-    units |= {name: _effort_unit(mechanism, name) for name in coordinates}
-    efforts = list(zip(mechanism.space.efforts, mechanism.space.effort_units, strict=True))
-    return units | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
+    return input_units(mechanism)
 
 
 def with_inputs(mechanism: Mechanism, signals: Mapping[str, Function | Number]) -> Mechanism:
@@ -135,36 +94,6 @@ def resolved(mechanism: Mechanism, name: str) -> tuple[str, ...]:
     return names
 
 
-def check_signal(mechanism: Mechanism, name: str, signal: Function | Number) -> None:
-    """Raise unless a signal is a number or a function of time that returns one, as smooth as the input asks for, and
-    unless the force that it may become can have its name."""
-    part = f"Input {name!r}"
-    check_law(part, "signal", signal)
-    if callable(signal):
-        eqx.filter_eval_shape(lambda t: user_array(part, "signal", signal, t, takes="t", shape=()), time_shape())
-    found = [x for x in (*mechanism.forces, *mechanism.drivers) if _receives(x, name)]
-    if found and isinstance(found[0], Driver):
-        check_continuous(part, signal, found[0].prescribes, ())
-    taken = {x.name: type(x).__name__ for x in mechanism.parts()}
-    if not found and _force_name(name) in taken:
-        raise MechanismError(
-            f"{part} is added as a force named {_force_name(name)!r}, which is the name of a "
-            f"{taken[_force_name(name)]}: give that another name."
-        )
-
-
-def with_signals(mechanism: Mechanism, signals: Iterable[tuple[str, Function | Number]]) -> Mechanism:
-    """Return the mechanism with signals, by the names of inputs over time, unchecked."""
-    forces, drivers = list(mechanism.forces), list(mechanism.drivers)
-    for name, signal in signals:
-        found = [(parts, k) for parts in (forces, drivers) for k, x in enumerate(parts) if _receives(x, name)]
-        if not found:
-            forces.append(_own_force(mechanism, name, signal))
-        for parts, k in found[:1]:
-            parts[k] = _with_signal(parts[k], name.partition(".")[2], signal)
-    return mechanism.replaced(forces=forces, drivers=drivers)
-
-
 class InputPlace(AbstractPlace):
     """An input over time as a place in a mechanism, whose value is a signal that is added to it."""
 
@@ -177,68 +106,3 @@ class InputPlace(AbstractPlace):
 
     def replaced(self, mechanism: Mechanism, value: PyTree) -> Mechanism:
         return with_signals(mechanism, [(self.name, value)])
-
-
-def _effort_unit(mechanism: Mechanism, coordinate: str) -> str:
-    return "N m" if mechanism.coordinate(coordinate).unit(mechanism.space) == "rad" else "N"
-
-
-def _force_name(name: str) -> str:
-    """The name of the force that an input along a coordinate or on a body becomes."""
-    return name.replace(".", " ")
-
-
-def _receives(part: Any, name: str) -> bool:
-    """True if an input belongs to a part: to its law, or because the part is the force of earlier signals."""
-    owner, _, component = name.partition(".")
-    if part.name == owner:
-        return _has_input(part, component)
-    return part.name == _force_name(name) and _own_field(part) is not None
-
-
-def _has_input(part: object, component: str) -> bool:
-    if component == "effort" and isinstance(part, AbstractJointForce):
-        return True
-    bare = part.without_inputs if isinstance(part, JointForceWithInputs) else part
-    return (type(bare), component) in _FIELDS
-
-
-def _own_field(part: object) -> str | None:
-    """The field of signals in a force that only consists of them."""
-    for field in ("force", "torque"):
-        law = getattr(part, field, None)
-        if isinstance(law, FunctionWithInputs) and law.without_inputs is None:
-            return field
-    return None
-
-
-def _own_force(mechanism: Mechanism, name: str, signal: Function | Number) -> AbstractJointForce | Force:
-    """A force that consists of one signal: on a body, or along a coordinate."""
-    owner, _, component = name.partition(".")
-    bodies, space = {body.name: body for body in mechanism.bodies}, mechanism.space
-    if owner not in bodies or component not in space.efforts:
-        return JointForce(_force_name(name), name, FunctionWithInputs((signal,)))
-    axis = tuple(float(effort == component) for effort in space.efforts)
-    if any(axis[: space.dim]):
-        return Force(_force_name(name), bodies[owner].at(), FunctionWithInputs((signal,), axis=axis[: space.dim]))
-    axis = None if space.dim == 2 else axis[space.dim :]
-    return Force(_force_name(name), bodies[owner].at(), torque=FunctionWithInputs((signal,), axis=axis))
-
-
-def _with_signal(part: Any, component: str, signal: Function | Number) -> Any:
-    """A force or driver with one more signal."""
-    if isinstance(part, JointForceWithInputs):
-        if component == "effort":
-            return JointForceWithInputs(part.name, part.coordinate, part.without_inputs, (*part.signals, signal))
-        inner = _with_signal(part.without_inputs, component, signal)
-        return JointForceWithInputs(part.name, part.coordinate, inner, part.signals)
-    field = _own_field(part) or _FIELDS.get((type(part), component))
-    if field is None:
-        return JointForceWithInputs(part.name, part.coordinate, part, (signal,))
-    law = getattr(part, field)
-    added = (
-        FunctionWithInputs((*law.signals, signal), law.without_inputs, law.axis)
-        if isinstance(law, FunctionWithInputs)
-        else FunctionWithInputs((signal,), law)
-    )
-    return eqx.tree_at(lambda x: getattr(x, field), part, added, is_leaf=lambda x: x is law)

@@ -313,7 +313,7 @@ def numbers_of(mechanism: Mechanism) -> dict[str, Number]:
 
 def _owners(mechanism: Mechanism) -> Iterator[tuple[tuple[Key, ...], Any, str]]:
     """The path to each part, the part, and the first word of names in it; `speeds` is that of generalized speeds."""
-    for group in ("bodies", "joints", "drivers", "forces", "sensors"):
+    for group in ("bodies", "joints", "drivers", "forces", "sensors", "controllers"):
         for k, part in enumerate(getattr(mechanism, group)):
             yield (Field(group), k), part, part.name
     if mechanism.speeds is not None:

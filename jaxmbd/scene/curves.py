@@ -8,7 +8,7 @@ import numpy as np
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import checked_names
 from jaxmbd.errors import MechanismError, check_known, is_one_of, unknown
-from jaxmbd.state.output_channels import channel_units
+from jaxmbd.model.mechanism.quantities import channel_units
 
 # The palette of `pieces.py`, in an order that keeps the first curves apart.
 CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -26,21 +25,18 @@ from jaxmbd.checks import checked_names
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.reactions import at_joint, reactions, transmitted
-from jaxmbd.errors import MechanismError, check_known, unknown
+from jaxmbd.errors import check_known, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
-from jaxmbd.model.sensor import Measure, Readings, Scaled
+from jaxmbd.model.mechanism.quantities import ENERGIES, TIME, channel_units
+from jaxmbd.model.sensor import Measure, Scaled
 from jaxmbd.model.states import no_states
-from jaxmbd.space.rotation import angles
 from jaxmbd.state.state import State, check_state
-
-TIME = "t"
-ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
 class Snapshot(eqx.Module):
@@ -61,13 +57,6 @@ class Snapshot(eqx.Module):
         """Return a snapshot without speeds, for quantities of position."""
         rest = jnp.zeros(equations.mechanism.nv, q.dtype)
         return cls(t, q, rest, rest, jnp.zeros(equations.m, q.dtype), equations.mechanism.z)
-
-
-# Vectors of a body, and angles of a body in space, with their units.
-_VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
-ANGLES = ("yaw", "pitch", "roll")
-_SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
-_SPATIAL |= dict.fromkeys(ANGLES, "rad")
 
 
 def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
@@ -109,38 +98,6 @@ def _values(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array, v:
     return channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam, z))
 
 
-def channel_units(mechanism: Mechanism) -> dict[str, str]:
-    """Return the names of all output channels of a mechanism, with their units."""
-    space = mechanism.space
-    units: dict[str, str] = {}
-    components = [(name, unit) for name, unit in zip(space.coordinates, space.units, strict=True)]
-    components += [(name, unit + "/s") for name, unit in zip(space.speeds, space.twist_units, strict=True)]
-    components += [(name, unit + "/s²") for name, unit in zip(space.accelerations, space.twist_units, strict=True)]
-    components += [*_VECTORS.items(), *(_SPATIAL if space.dim == 3 else {}).items()]
-    for body in mechanism.bodies:
-        units |= {f"{body.name}.{name}": unit for name, unit in components}
-    for joint in mechanism.joints:
-        if isinstance(joint, AbstractJoint | Tendon):
-            for name, unit in zip(joint.coordinate_names, joint.coordinate_units, strict=True):
-                units |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
-        if isinstance(joint, AbstractJoint):
-            for effort, unit in zip(space.efforts, space.effort_units, strict=True):
-                units[f"{joint.name}.{effort}"] = unit
-    for part in mechanism.constraints():
-        units[f"{part.name}.lambda"] = ""
-    units |= dict(zip(mechanism.layout.names, mechanism.layout.units, strict=True))
-    for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractJointForce))):
-        unit = mechanism.coordinate(part.coordinate).unit(space)
-        units[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
-    for force in mechanism.forces:
-        if isinstance(force, AbstractLineForce):
-            units |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
-    units |= dict.fromkeys(ENERGIES, "J")
-    for sensor in mechanism.sensors:
-        units[sensor.name] = _scaled_unit(sensor, units) if isinstance(sensor, Scaled) else sensor.unit
-    return {name: unit for name, unit in units.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
-
-
 def channels_of_users(mechanism: Mechanism) -> set[str]:
     """Return the names of sensors that may run a user's code or refuse what they read, unlike all other channels."""
     own = __name__.partition(".")[0]
@@ -149,13 +106,6 @@ def channels_of_users(mechanism: Mechanism) -> set[str]:
         for sensor in mechanism.sensors
         if isinstance(sensor, Measure | Scaled) or type(sensor).__module__.partition(".")[0] != own
     }
-
-
-def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
-    """Return the unit of a `Scaled` sensor; raise unless the quantity that it scales exists."""
-    if sensor.of not in known:
-        raise MechanismError(f"Scaled {sensor.name!r}: {unknown('quantity', sensor.of, known)}")
-    return known[sensor.of] if sensor.unit is None else sensor.unit
 
 
 def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -193,13 +143,8 @@ class Reader:
         equations = equations.with_own_states(at.z)
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at
         self.position = equations.at(at.t, at.q)
+        self.kinematic = KinematicReader(self.position, at.v)
         self._wrenches: dict[str, Array] = {}
-        self._rates: dict[str, tuple[Array, Array]] = {}
-
-    @cached_property
-    def twists(self) -> Float[Array, "bodies twist"]:
-        """The twists of the bodies."""
-        return self.position.twists(self.at.v)
 
     @cached_property
     def accelerations(self) -> Float[Array, "bodies twist"]:
@@ -221,21 +166,13 @@ class Reader:
         return {sensor.name: sensor for sensor in self.mechanism.sensors}
 
     @cached_property
-    def _bodies(self) -> dict[str, int]:
-        return {body.name: k for k, body in enumerate(self.mechanism.bodies)}
-
-    @cached_property
-    def _joints(self) -> dict[str, AbstractJoint | Tendon]:
-        return {joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint | Tendon)}
-
-    @cached_property
     def _drivers(self) -> set[str]:
         return {driver.name for driver in self.mechanism.drivers}
 
     @cached_property
-    def _places(self) -> dict[str, tuple[str, int]]:
-        """Where coordinates are in `q`, speeds in `v` and states of parts in `z`."""
-        return self.mechanism.layout.places
+    def _forces(self) -> dict[str, Any]:
+        """The forces, with the inputs that controllers drive."""
+        return {force.name: force for force in self.position.driven(self.at.v).mechanism.forces}
 
     @cached_property
     def _rows(self) -> dict[str, slice]:
@@ -262,93 +199,57 @@ class Reader:
                 self._wrenches[name] = self._reactions[group][place]
         return self._wrenches[name]
 
-    def _coordinate(self, name: str) -> tuple[Array, Array]:
-        """Return the value and the rate of a coordinate."""
-        if name not in self._rates:
-            self._rates[name] = self.position.coordinate(name, self.at.v)
-        return self._rates[name]
-
     def read(self, name: str) -> Array:
         """Return the quantity of a name."""
-        mechanism, at = self.mechanism, self.at
-        if name in self._sensors:
-            return self._sensor_reading(self._sensors[name])
         if name in ENERGIES:
-            kinetic, potential = self.position.kinetic_energy(at.v), self.position.potential_energy()
+            kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
             return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
-        if name == TIME:
-            return at.t
-        if name in self._places:
-            block, k = self._places[name]
-            return {"q": at.q, "v": at.v, "z": self.mechanism.z}[block][k]
+        value = self.kinematic.read(name)
+        if value is None and name in self._sensors:
+            return self._sensor_reading(self._sensors[name])
         owner, _, component = name.partition(".")
-        for channel in (self._body_channel, self._joint_channel, self._force_channel):
-            value = channel(owner, component)
-            if value is not None:
-                return value
-        raise unknown("quantity", name, channel_units(mechanism))
+        for channel in (self._acceleration_channel, self._load_channel, self._force_channel):
+            value = channel(owner, component) if value is None else value
+        if value is None:
+            raise unknown("quantity", name, channel_units(self.mechanism))
+        return value
 
-    def _body_channel(self, owner: str, component: str) -> Array | None:
-        space, k = self.mechanism.space, self._bodies.get(owner)
+    def _acceleration_channel(self, owner: str, component: str) -> Array | None:
+        space, k = self.mechanism.space, self.kinematic.bodies.get(owner)
         if k is None:
             return None
-        if component in space.coordinates:
-            return self.position.poses()[k, space.coordinates.index(component)]
-        if component in space.speeds:
-            return self.twists[k, space.speeds.index(component)]
         if component in space.accelerations:
             return self.accelerations[k, space.accelerations.index(component)]
-        if component in _VECTORS:
-            vectors = {"position": self.position.poses, "velocity": lambda: self.twists}
-            return vectors.get(component, lambda: self.accelerations)()[k, : space.dim]
-        return self._rotation_channel(k, component) if space.dim == 3 and component in _SPATIAL else None
+        if component == "acceleration":
+            return self.accelerations[k, : space.dim]
+        if space.dim == 3 and component in ("alpha", "alpha_world"):
+            alpha = self.accelerations[k, 3:]
+            return alpha if component == "alpha" else self.kinematic.to_world(k, alpha)
+        return None
 
-    def _rotation_channel(self, body: int, component: str) -> Array:
-        """Return an orientation angle, an angular velocity or an angular acceleration of a body in space."""
-        if component in ANGLES:
-            return angles(self.position.poses()[body, 3:], "zyx")[ANGLES.index(component)]
-        base = component.removesuffix("_world")
-        vector = (self.twists if base == "omega" else self.accelerations)[body, 3:]
-        frame = jax.tree.map(lambda x: x[body], self.position.bodies.frames)
-        return vector if base == component else frame.to_world(vector)
-
-    def _joint_channel(self, owner: str, component: str) -> Array | None:
-        at, joint = self.at, self._joints.get(owner)
+    def _load_channel(self, owner: str, component: str) -> Array | None:
+        at, joint = self.at, self.kinematic.joints.get(owner)
         if component == "lambda" and owner in self._rows:
             return at.lam[self._rows[owner]]
         if component == "effort" and owner in self._drivers:
             return -at.lam[self._rows[owner]][0]
-        if joint is None:
-            return None
         if component in self.mechanism.space.efforts and isinstance(joint, AbstractJoint):
             return self.reaction(owner)[1][self.mechanism.space.efforts.index(component)]
-        base = component.removesuffix("_rate")
-        if base not in joint.coordinate_names:
-            return None
-        value, rate = self._coordinate(f"{owner}.{base}")
-        return value if base == component else rate
+        return None
 
     def _force_channel(self, owner: str, component: str) -> Array | None:
-        at, space = self.at, self.mechanism.space
-        for part in self.mechanism.forces:
-            force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
-            if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
-                return force.effort(at.t, *self._coordinate(force.coordinate))
-            if force.name == owner and component in ("length", "tension") and isinstance(force, AbstractLineForce):
-                near = self.position.near(force.markers)
-                rates = near.rates(self.position.on_markers(force.markers, self.twists))
-                length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
-                return length if component == "length" else factor * force.tension(at.t, length, rate)
+        at, part = self.at, self._forces.get(owner)
+        force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
+        if component == "effort" and isinstance(force, AbstractJointForce):
+            return force.effort(at.t, *self.kinematic.coordinate(force.coordinate))
+        if component == "tension" and isinstance(force, AbstractLineForce):
+            return factor * force.tension(at.t, *self.kinematic.stretch(force))
         return None
 
     def _sensor_reading(self, sensor: Sensor) -> Array:
-        at, space, position = self.at, self.mechanism.space, self.position
+        at = self.at
         if isinstance(sensor, Scaled):
             return sensor.value(self.read(sensor.of))
         if isinstance(sensor, Measure):
             return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
-        near = position.near(sensor.markers)
-        twists = position.on_markers(sensor.markers, self.twists)
-        changes = near.accelerations(twists, position.on_markers(sensor.markers, self.accelerations))
-        velocities, changes = (tuple(space.as_rate(x) for x in values) for values in (near.rates(twists), changes))
-        return sensor.read(Readings(near.frames, velocities, changes, self.equations.parts.gravity))
+        return self.kinematic.reading(sensor, self.accelerations)

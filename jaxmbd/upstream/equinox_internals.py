@@ -4,6 +4,7 @@ It may change these at any minor version, which is why `pyproject.toml` caps it.
 and `tests/upstream/test_upstream.py` fails with that sentence when one of them is gone.
 """
 
+import dataclasses
 from functools import partial
 from types import MethodType
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from equinox import _jit, _tree
 from equinox._module import _flatten, _prebuilt
 
 Kind = TypeVar("Kind", bound=type[eqx.Module])
+Module = TypeVar("Module", bound=eqx.Module)
 
 while_loop = partial(eqxi.while_loop, kind="lax")  # `jax.lax.while_loop` that writes into buffers in place
 write_row = eqxi.buffer_at_set
@@ -56,6 +58,14 @@ def _attribute(owner: Any, name: str) -> Any:
     attributes: Any = bound.__dict__
     attributes.update(names, __func__=function, __self__=owner)
     return bound
+
+
+def with_fields(module: Module, **fields: Any) -> Module:
+    """A copy of a module with other fields, made without its constructor and so unchecked."""
+    copy = object.__new__(type(module))
+    for field in dataclasses.fields(module):  # pyright: ignore[reportArgumentType]
+        object.__setattr__(copy, field.name, fields.get(field.name, getattr(module, field.name)))
+    return copy
 
 
 def report_error(text: str) -> None:

@@ -19,8 +19,9 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.tree_coordinates import TreePaths
 from jaxmbd.extend import check_tree_joint
 from jaxmbd.model.joint.joint import AbstractTreeJoint
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.space import rotation as rot
-from jaxmbd.state.output_channels import Snapshot, channel_units, channel_values
+from jaxmbd.state.output_channels import Snapshot, channel_values
 from tests import spatial_examples
 from tests.marks import slow_but
 from tests.planar_examples import ALL

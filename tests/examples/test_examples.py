@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import examples
-from jaxmbd.state.output_channels import channel_units
+from jaxmbd.model.mechanism.quantities import channel_units
 
 
 def test_every_example_is_complete() -> None:

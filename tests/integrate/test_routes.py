@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import examples
-from jaxmbd.state.output_channels import ANGLES, channel_units
+from jaxmbd.model.mechanism.quantities import ANGLES, channel_units
 from tests.numeric import worst
 
 FORMULATIONS = {

@@ -35,8 +35,9 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.numerics.linear_solve import rank_of
-from jaxmbd.state.output_channels import Reader, Snapshot, channel_units
+from jaxmbd.state.output_channels import Reader, Snapshot
 from jaxmbd.state.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.state.state import State, state_of
 

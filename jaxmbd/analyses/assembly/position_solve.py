@@ -24,10 +24,11 @@ from jaxmbd.engine import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
+from jaxmbd.model.mechanism.quantities import ANGLES, channel_units
 from jaxmbd.model.sensor import AbstractSensor, Point, Scaled
 from jaxmbd.numerics.least_squares import least_squares
 from jaxmbd.space.vectors import nearest_turn
-from jaxmbd.state.output_channels import ANGLES, Reader, Snapshot, channel_units
+from jaxmbd.state.output_channels import Reader, Snapshot
 
 _SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 

@@ -192,7 +192,7 @@ class SteadyState:
     def strength(self) -> Scalar:
         """Return the norm of the forces on the bodies in the metric of `M⁻¹`."""
         at, space = self.with_own_states(self.z), self.position.space
-        efforts = at.parts.efforts(at.t, at.bodies, self.twists)
+        efforts = at.driven(self.v).parts.efforts(at.t, at.bodies, self.twists)
         if len(at.parts.masses) < len(efforts):  # sites of flexible bodies have no mass of their own
             loads = at.placement.loads(efforts)
             return jnp.sqrt(jnp.sum(loads * at.inertia.solve(loads)))

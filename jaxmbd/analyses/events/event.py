@@ -17,8 +17,9 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, shown, unknown
 from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import TIME, channel_units
 from jaxmbd.model.sensor import Measure, Scaled
-from jaxmbd.state.output_channels import TIME, Snapshot, channel_units, channel_values
+from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.user_functions import lifted, user_array
 
 

@@ -15,8 +15,9 @@ from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.printing import format_number, readable, table
-from jaxmbd.state.output_channels import Reader, Snapshot, channel_units
+from jaxmbd.state.output_channels import Reader, Snapshot
 from jaxmbd.state.result_codes import RESULTS
 from jaxmbd.state.state import State, state_of
 

@@ -41,7 +41,8 @@ from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.own_states import at_integrated, integrated_rates
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
-from jaxmbd.state.output_channels import Snapshot, channel_units
+from jaxmbd.model.mechanism.quantities import channel_units
+from jaxmbd.state.output_channels import Snapshot
 
 # In units of rounding, of the value and of the mechanism's units: a smaller distance from a value, or a smaller rate,
 # counts as zero.

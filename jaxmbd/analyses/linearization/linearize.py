@@ -30,7 +30,7 @@ from jaxmbd.checks import checked_names
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.state.output_channels import channel_units
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.state.result_codes import Sentence, raise_where
 from jaxmbd.state.state import State, check_state
 

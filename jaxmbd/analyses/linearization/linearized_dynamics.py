@@ -20,11 +20,12 @@ from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds, close_loops
+from jaxmbd.model.mechanism.inputs import with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.numerics.linear_solve import LeastSquaresQR
 from jaxmbd.numerics.sparse_matrices import full, vstack
 from jaxmbd.parameters.inputs import inputs as inputs_of
-from jaxmbd.parameters.inputs import resolved, with_signals
+from jaxmbd.parameters.inputs import resolved
 from jaxmbd.parameters.places import AbstractPlace, Named, Where, place_of_number
 from jaxmbd.state.output_channels import Snapshot, channel_values
 

@@ -43,9 +43,10 @@ from jaxmbd.integrate.formulations.independent_constraints import initial_row_se
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation, Radau
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.progress import silenced
-from jaxmbd.state.output_channels import channel_units, vector_channels
+from jaxmbd.state.output_channels import vector_channels
 from jaxmbd.state.result_codes import RESULTS, is_one_of
 from jaxmbd.state.state import State, check_state
 

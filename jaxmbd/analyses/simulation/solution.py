@@ -27,9 +27,10 @@ from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Abstr
 from jaxmbd.model.body.flexible import owner_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.quantities import ENERGIES, channel_units
 from jaxmbd.numerics.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.printing import count_of, format_number, over_time, readable
-from jaxmbd.state.output_channels import ENERGIES, Snapshot, channel_units, channels_of_users
+from jaxmbd.state.output_channels import Snapshot, channels_of_users
 from jaxmbd.state.result_codes import RESULTS
 from jaxmbd.state.state import State, state_of
 

@@ -335,7 +335,7 @@ def _forces_ahead(
 
 
 def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
-    alone = Equations(mechanism.replaced(forces=(force,)))
+    alone = Equations(mechanism.replaced(forces=(force,), controllers=()))
     return bool(np.isfinite(np.asarray(alone.force(t, q, v))).all())
 
 

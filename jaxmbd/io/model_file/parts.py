@@ -18,6 +18,7 @@ from jaxtyping import AbstractArray
 
 from jaxmbd import planar, spatial
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker
+from jaxmbd.model.controller.controller import AbstractController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import (
     FunctionWithInputs,
@@ -52,6 +53,7 @@ GROUPS: dict[str, tuple[type, ...]] = {
     "drivers": (Driver,),
     "forces": get_args(AnyForce),
     "sensors": get_args(Sensor),
+    "controllers": (AbstractController,),
 }
 # What a table without a `type` is.
 DEFAULTS = {"bodies": "Body", "drivers": "Driver"}

@@ -25,7 +25,7 @@ from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, time_shape
 
-_GROUPS = ("forces", "drivers", "joints")
+_GROUPS = ("forces", "drivers", "joints", "controllers")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.model.controller.controller import AbstractController, AbstractDynamicController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce
 from jaxmbd.model.joint.joint import (
@@ -45,6 +46,11 @@ def laws_in_time(mechanism: Any, part: Any) -> Iterator[tuple[str, Shapes]]:
             yield "slip", (t, frames, rates)
     elif isinstance(part, Driver):
         yield "value", (t,)
+    elif isinstance(part, AbstractController):
+        arguments = t, _numbers(len(part.reads))
+        yield "output", arguments
+        if isinstance(part, AbstractDynamicController):
+            yield "own_rates", arguments
 
 
 def laws_of(mechanism: Any, part: object) -> Iterator[tuple[str, Shapes]]:

@@ -1,10 +1,9 @@
-"""The mechanism: named bodies, joints, drivers, forces and sensors, checked as a whole.
+"""The mechanism: named bodies, joints, drivers, forces, sensors and controllers, checked as a whole.
 
 Its topology is static, and every number in it is an array leaf, so that `equinox.tree_at`, gradients and `vmap` apply
 to all of them without retracing.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -18,6 +17,7 @@ from jaxmbd.checks import check_flags, check_instance, checked_items, checked_na
 from jaxmbd.errors import MechanismError, shown, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.flexible import AbstractFlexibleBody
+from jaxmbd.model.controller.controller import AbstractController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, AnyForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
@@ -47,7 +47,7 @@ from jaxmbd.model.mechanism.validation import (
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
 from jaxmbd.space.space import AbstractSpace
-from jaxmbd.upstream.equinox_internals import binds_methods_at_once, is_placeholder
+from jaxmbd.upstream.equinox_internals import binds_methods_at_once, is_placeholder, with_fields
 from jaxmbd.user_functions import lifted
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
@@ -55,7 +55,7 @@ _SHOWN = 12  # largest number of parts of one type that `print` lists
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
-Part: TypeAlias = AbstractBody | Joint | AnyForce | Driver | Sensor
+Part: TypeAlias = AbstractBody | Joint | AnyForce | Driver | Sensor | AbstractController
 
 _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "bodies": (AbstractBody,),
@@ -63,12 +63,13 @@ _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "forces": (AbstractForce, AbstractJointForce, Gravity, GeneralizedForce),
     "drivers": (Driver,),
     "sensors": (AbstractSensor, Measure, Scaled),
+    "controllers": (AbstractController,),
 }
 
 
 @binds_methods_at_once
 class Mechanism(eqx.Module):
-    """Bodies, joints, drivers, forces and sensors.
+    """Bodies, joints, drivers, forces, sensors and controllers.
 
     **Arguments:** sequences of parts, each with a unique name; `floating`, True to allow bodies without a connection to
     the ground; `coordinates`, `"absolute"`, the poses of the bodies, or `"joint"`, the joint coordinates of a spanning
@@ -87,6 +88,7 @@ class Mechanism(eqx.Module):
     forces: tuple[AnyForce, ...]
     drivers: tuple[Driver, ...]
     sensors: tuple[Sensor, ...]
+    controllers: tuple[AbstractController, ...]
     space: AbstractSpace
     floating: bool = eqx.field(static=True)
     coordinates: str = eqx.field(static=True)
@@ -105,10 +107,11 @@ class Mechanism(eqx.Module):
         coordinates: str = "absolute",
         cuts: Iterable[str] = (),
         speeds: GeneralizedSpeeds | None = None,
+        controllers: Iterable[AbstractController] = (),
     ) -> None:
         self.bodies, self.joints = _parts("bodies", bodies), _parts("joints", joints)
         self.forces, self.drivers = _parts("forces", forces), _parts("drivers", drivers)
-        self.sensors = _parts("sensors", sensors)
+        self.sensors, self.controllers = _parts("sensors", sensors), _parts("controllers", controllers)
         if not self.bodies:
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
@@ -138,7 +141,7 @@ class Mechanism(eqx.Module):
 
     def __repr__(self) -> str:
         groups = ("bodies", self.bodies), ("joints", self.joints), ("drivers", self.drivers), ("forces", self.forces)
-        groups = (*groups, ("sensors", self.sensors))
+        groups = (*groups, ("sensors", self.sensors), ("controllers", self.controllers))
         if not all(isinstance(parts, tuple) for _, parts in groups):  # placeholders of tree maps
             return eqx.tree_pformat(self)
         where = "the plane" if self.space.dim == 2 else "space"
@@ -147,8 +150,8 @@ class Mechanism(eqx.Module):
         return "\n".join(lines)
 
     def parts(self) -> Iterator[Part]:
-        """All parts: bodies, joints, drivers, forces, sensors."""
-        for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors):
+        """All parts: bodies, joints, drivers, forces, sensors, controllers."""
+        for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors, self.controllers):
             if isinstance(group, tuple):  # equinox.tree_at wraps empty tuples while it calls `where`
                 yield from group
 
@@ -157,10 +160,10 @@ class Mechanism(eqx.Module):
     ) -> "Mechanism":
         """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with the names of joints to cut."""
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
-        return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
+        return Mechanism(*parts, self.floating, coordinates, cuts, speeds, self.controllers)
 
     def with_parts(self, parts: Iterable[Part]) -> "Mechanism":
-        """The same mechanism with more parts: bodies, joints, forces, drivers and sensors, in any order.
+        """The same mechanism with more parts, of any kinds and in any order.
 
         The joints of the spanning tree stay in the tree, so that the coordinates are the same, with those of new bodies
         beside them. (`Mechanism(...)` might choose another one, since the choice depends on the joints that forces and
@@ -193,8 +196,9 @@ class Mechanism(eqx.Module):
         forces: Iterable[AnyForce] | None = None,
         drivers: Iterable[Driver] | None = None,
         sensors: Iterable[Sensor] | None = None,
+        controllers: Iterable[AbstractController] | None = None,
     ) -> "Mechanism":
-        """The same mechanism with other parts in place of all its bodies, joints, forces, drivers or sensors.
+        """The same mechanism with other parts in place of all its bodies, joints, forces, and so on.
 
         `forces=[]` takes all forces away. What is not given stays as it is, the spanning tree as in `with_parts`.
 
@@ -204,12 +208,13 @@ class Mechanism(eqx.Module):
             >>> on_the_moon = pendulum.replacing(forces=[pl.Gravity(1.62)])
         """
         given = {"bodies": bodies, "joints": joints, "forces": forces, "drivers": drivers, "sensors": sensors}
+        given["controllers"] = controllers
         return self._of({kind: _parts(kind, parts) for kind, parts in given.items() if parts is not None})
 
     def _of(self, groups: dict[str, Any]) -> "Mechanism":
         """The mechanism with other groups of parts, checked."""
         if "bodies" not in groups and "joints" not in groups:
-            mechanism = self._copy(groups)
+            mechanism = with_fields(self, **groups)
             check_parts(mechanism)
         else:
             groups = {kind: getattr(self, kind) for kind in _KINDS} | groups
@@ -219,26 +224,22 @@ class Mechanism(eqx.Module):
                 tree = spanning(
                     mechanism.bodies, mechanism.joints, named_joints(mechanism), cuts, first=self.tree.joints
                 )
-                mechanism = mechanism._copy({"tree": tree})
+                mechanism = with_fields(mechanism, tree=tree)
             if self.speeds is not None:
                 self.speeds.check(len(mechanism.tree.coordinates), len(mechanism.tree.speeds))
-                mechanism = mechanism._copy({"speeds": self.speeds})
+                mechanism = with_fields(mechanism, speeds=self.speeds)
         mechanism.__check_init__()
         return mechanism
 
-    def _copy(self, fields: dict[str, Any]) -> "Mechanism":
-        """A copy with other fields, unchecked."""
-        copy = object.__new__(Mechanism)
-        for field in dataclasses.fields(self):
-            object.__setattr__(copy, field.name, fields.get(field.name, getattr(self, field.name)))
-        return copy
-
     def replaced(
-        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
+        self,
+        forces: Iterable[AnyForce] | None = None,
+        drivers: Iterable[Driver] | None = None,
+        controllers: Iterable[AbstractController] | None = None,
     ) -> "Mechanism":
         """`replacing` without its checks, for analyses that add parts of their own or remove some."""
-        given = {"forces": forces, "drivers": drivers}
-        return self._copy({kind: tuple(parts) for kind, parts in given.items() if parts is not None})
+        given = {"forces": forces, "drivers": drivers, "controllers": controllers}
+        return with_fields(self, **{kind: tuple(parts) for kind, parts in given.items() if parts is not None})
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
@@ -300,18 +301,22 @@ class Mechanism(eqx.Module):
 
     def _stateful(self) -> list[Any]:
         """The parts with states of their own, in the order of their states."""
-        return stateful(self.forces)
+        return stateful((self.forces, self.controllers))
 
     @property
     def layout(self) -> Layout:
         """The names, units and sizes of the entries of `q`, `v` and the states of parts `z`, `"motor.current"`."""
         own = [(part, state) for part in self._stateful() for state in entries_of(part)]
         names = tuple(f"{part.name}.{state.name}" for part, state in own)
-        units = tuple(state.unit or self.coordinate(part.coordinate).unit(self.space) for part, state in own)
+        units = tuple(state.unit or self._unit_along(part) for part, state in own)
         z = Block(names, units, tuple(state.size for _, state in own))
         ones = (1.0,) * self.nq, (1.0,) * self.nv
         q = Block(self.coordinate_names, self.coordinate_units, ones[0])
         return Layout(q, Block(self.speed_names, self.speed_units, ones[1]), z)
+
+    def _unit_along(self, part: Any) -> str:
+        """The unit of the coordinate along which a force acts; none for a controller, which has no coordinate."""
+        return "" if isinstance(part, AbstractController) else self.coordinate(part.coordinate).unit(self.space)
 
     @property
     def z(self) -> Float[Array, " nz"]:
@@ -321,7 +326,8 @@ class Mechanism(eqx.Module):
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Mechanism":
         """The same mechanism with other values of the states of its parts, unchecked."""
-        return self.replaced(forces=with_values(self.forces, z))
+        forces, controllers = with_values((self.forces, self.controllers), z)
+        return self.replaced(forces=forces, controllers=controllers)
 
     def tree_joints(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints of the spanning tree, one for each branch."""

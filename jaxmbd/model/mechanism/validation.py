@@ -17,6 +17,7 @@ from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
+from jaxmbd.model.mechanism.controllers import check_controllers
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, laws_of, marker_shapes
 from jaxmbd.model.mechanism.named_coordinates import (
@@ -46,6 +47,7 @@ def check_laws(mechanism: Any) -> None:
     check_functions(mechanism)
     check_names_unused(mechanism)
     check_scaled(mechanism)
+    check_controllers(mechanism)
     rows = sum(mechanism.constraint_sizes())
     check_slips(mechanism)
     check_measures(mechanism, rows)
@@ -150,8 +152,10 @@ def _coordinates_of(part: object) -> tuple[str, ...]:
 
 
 def named_joints(mechanism: Any) -> set[str]:
-    """The joints (and bodies) whose coordinates drivers, couplings or forces refer to."""
-    return {name.split(".")[0] for part in mechanism.parts() for name in _coordinates_of(part)}
+    """The joints (and bodies) whose coordinates drivers, couplings, forces or controllers refer to."""
+    named = {name for part in mechanism.parts() for name in _coordinates_of(part)}
+    named |= {name for part in mechanism.controllers for name in (*part.reads, *part.drives)}
+    return {name.split(".")[0] for name in named}
 
 
 def check_functions(mechanism: Any) -> None:
