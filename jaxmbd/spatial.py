@@ -11,6 +11,8 @@ from jaxmbd.model.controller.linear import PID as PID
 from jaxmbd.model.controller.linear import LowPass as LowPass
 from jaxmbd.model.controller.linear import PadeDelay as PadeDelay
 from jaxmbd.model.controller.linear import StateSpace as StateSpace
+from jaxmbd.model.controller.sampled import SampledController as SampledController
+from jaxmbd.model.controller.sampled import SampledPID as SampledPID
 from jaxmbd.model.driver import Driver as Driver
 from jaxmbd.model.force.compliant import Bushing as Bushing
 from jaxmbd.model.force.compliant import PlaneContact as PlaneContact

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import Scalar
 from jaxmbd.equations.constraint_kinematics import own_rates, steady_states
 from jaxmbd.errors import unknown
 from jaxmbd.model.controller.controller import AbstractController, AbstractDynamicController
+from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.force.force import ScaledForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -20,6 +22,7 @@ from jaxmbd.model.mechanism.inputs import with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import ANGLES, OF_ACCELERATION, ROTATIONS, TIME, component_of, reads_speeds_alone
 from jaxmbd.model.sensor import AbstractSensor, Readings, Scaled
+from jaxmbd.model.states import stateful, values_of
 from jaxmbd.space.rotation import angles
 
 
@@ -175,6 +178,14 @@ class KinematicReader:
     def own_rates(self) -> Float[Array, " nz"]:
         """The rates of the states of parts."""
         return self._of_states(own_rates, "own_rates")
+
+    def sampled(self, near: Scalar) -> Float[Array, " nz"]:
+        """The states of parts after the samples that are due, but for `near` [s]."""
+        t, found = self.position.t, []
+        for part in stateful((self.mechanism.forces, self.mechanism.controllers)):
+            is_sampled = isinstance(part, AbstractSampledController)
+            found.append(part.after(t, self._read_by(part), near) if is_sampled else jnp.concatenate(values_of(part)))
+        return jnp.concatenate(found)
 
     def steady_states(self) -> Float[Array, " nz"]:
         """The states of parts at which their rates are zero."""

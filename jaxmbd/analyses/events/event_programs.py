@@ -26,24 +26,25 @@ from jaxmbd.integrate.adjoint.event_functions import EventMemory
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 
-# What is due, as in `motion.h`: nothing, the start of the motion, event `j` here, or, `n` more, at a root.
-_NOTHING, _START = -1.0, -2.0
+# What is due, as in `motion.h`: nothing, the start of the motion, a sample, event `j` here, or, `n` more, at a root.
+_NOTHING, _START, _SAMPLE = -1.0, -2.0, -3.0
 
 
 class Memory(NamedTuple):
     """What events remember, in numbers: of `n` events, `k` latches, `s` switched forces.
 
     `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
-    `happened`, how many crossings there were; `halted`, 1 if an event has ended the motion; `trouble` and `culprit`, as
-    in the log; `since`, when the segment began; `side`, `touching`, `enabled`, `just` `(n,)`; `nearest (n,)`, the
-    least height from which each quantity turned back; `held` and `values` `(k,)`, of latches;
-    `factors (s,)` and `numbers`, of changed forces.
+    `happened`, how many crossings there were, and samples, `sampled`; `halted`, 1 if an event has ended the motion;
+    `trouble` and `culprit`, as in the log; `since`, when the segment began; `side`, `touching`, `enabled`, `just`
+    `(n,)`; `nearest (n,)`, the least height from which each quantity turned back; `held` and `values` `(k,)`, of
+    latches; `factors (s,)` and `numbers`, of changed forces.
     """
 
     time: Array
     due: Array
     logged: Array
     happened: Array
+    sampled: Array
     halted: Array
     trouble: Array
     culprit: Array
@@ -82,7 +83,7 @@ class EventPrograms:
         factors, numbers = (jnp.zeros(0, dtype), []) if self.changes is None else self.changes.values
         flat = [jnp.zeros(0, dtype), *(jnp.ravel(x).astype(dtype) for x in numbers)]
         return Memory(
-            zero, zero + _START, zero, zero, zero, zero, zero, zero, none, none, none, none,
+            zero, zero + _START, zero, zero, zero, zero, zero, zero, zero, none, none, none, none,
             none + jnp.inf, jnp.zeros(k, dtype), jnp.zeros(k, dtype), jnp.ravel(factors), jnp.concatenate(flat),
         )  # fmt: skip
 
@@ -95,13 +96,15 @@ class EventPrograms:
         parts = jnp.split(memory, self._ends, axis=-1)
         return Memory(*(x[..., 0] if np.ndim(y) == 0 else x for x, y in zip(parts, self.start, strict=True)))
 
-    def layout(self, first: int, motion: int) -> EventMemory:
-        """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`."""
+    def layout(self, first: int, motion: int, switches: int) -> EventMemory:
+        """Where the loop finds the memory, which begins at component `first`; `motion`: the size of `(q, v, v, z)`;
+        `switches`, how many switching times there are."""
         place: Any = Memory(*(first + np.asarray([0, *self._ends])))
         impulses = len(self.rules.along) + self.rules.equations.m
         entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         read = place.time, place.due, place.logged, place.halted, place.since, place.touching, place.nearest
-        return EventMemory(len(self.rules.events), self.room, entry, *map(int, read))
+        samples = switches if self.rules.samples else 0
+        return EventMemory(len(self.rules.events), self.room, entry, *map(int, read), samples=samples)
 
     # --- the equations of a segment -----------------------------------------------------------------------
 
@@ -158,12 +161,15 @@ class EventPrograms:
         trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
         trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
         stops = jnp.any(hit & fires & self.rules.flags("stops"))
+        sampled = memory.due == _SAMPLE
+        z = jnp.where(sampled | (memory.due == _START), self.rules.sampled(self.at_memory(memory)[0], t, y), z)
         after = *self.rules.released(at, latches, jnp.where(fires, jump.v, v), hit & fires), z
         new = memory._replace(
-            time=t, logged=memory.logged + fires, happened=memory.happened + happens, trouble=trouble,
+            time=t, logged=memory.logged + fires, happened=memory.happened + happens,
+            sampled=memory.sampled + sampled, trouble=trouble,
             culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),
-            since=jax.lax.stop_gradient(t), just=jnp.where(happens, hit * 1.0, memory.just),
-            side=self.rules.next_sides(memory.side, hit, fires),
+            since=jnp.where(sampled, memory.since, jax.lax.stop_gradient(t)),
+            just=jnp.where(happens, hit * 1.0, memory.just), side=self.rules.next_sides(memory.side, hit, fires),
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
@@ -171,7 +177,9 @@ class EventPrograms:
         depth = jnp.sum(jnp.where(hit, depths, 0.0))
         parts = jnp.sum(hit * numbers), t, depth, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
-        return after, self._begin(new, t, after, memory.due == _START, stops), entry
+        begun = self._begin(new, t, after, memory.due == _START, stops)
+        going_on = new._replace(due=jnp.full((), _NOTHING, t.dtype))  # a sample begins no segment
+        return after, jax.tree.map(lambda x, old: jnp.where(sampled, old, x), begun, going_on), entry
 
     def _with_segment(self, memory: Memory, t: Array, q: Array, fired: Array) -> Memory:
         """The memory with what the event that has fired, in the mask, changes in the equations."""
@@ -243,7 +251,8 @@ def solution_with_events(
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
     begun = memory.due != _START
-    stats["num_accepted_steps"] -= memory.happened.astype(int) + begun  # the start and the events are entries, too
+    entries = (memory.happened + memory.sampled).astype(int) + begun  # the start, too
+    stats["num_accepted_steps"] -= entries
     latches = Latches(rules.along, starts, held != 0, values)
     final = SegmentedRun((jnp.minimum(ts, t1), t1[None]), (saved, tuple(end[:3])), stats, run.result)
     return final, rules.formulation_with(latches), programs.changes_by(starts, factors, numbers), events

@@ -39,8 +39,10 @@ from jaxmbd.analyses.events.impact import (
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.own_states import at_integrated, integrated_rates
+from jaxmbd.equations.kinematic_quantities import KinematicReader
+from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated, start_of
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
+from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.state.output_channels import Snapshot
 
@@ -50,6 +52,7 @@ _NEAR = 2.0**10
 # Of the smaller distance: one that is rounding, 16 units in the last place, as of some operations. What a latch lets go
 # leaves from rest: its way is shorter than that for longer than times differ by rounding alone.
 _ROUNDING = 2.0**-6
+_SAMPLED_NEAR = 16.0  # of the least distances between jumps: how near to its instant a sample is taken
 _FREED = 2  # in place of a side: the event's latch has opened just now
 _ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
 
@@ -93,6 +96,7 @@ class EventRules:
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
         self.opening = any(isinstance(event.then, Release) for event in events)
+        self.samples = any(isinstance(x, AbstractSampledController) for x in equations.mechanism.controllers)
         self.is_position = tuple(_is_position(equations, event.quantity, gap) for event in events)
         self.positions = all(self.is_position)  # then their heights need no forces
         dtype = jnp.result_type(gap)
@@ -234,6 +238,16 @@ class EventRules:
         return (self.sides == 0) | (self.sides == side)
 
     # --- what it does -----------------------------------------------------------------------------------
+
+    def sampled(self, equations: Equations, t: Array, y: tuple[Array, Array, Array]) -> Array:
+        """The states of parts, as they are integrated, after the samples that are due."""
+        q, v, z = y
+        if not self.samples:
+            return z
+        at = at_integrated(equations, z).at(t, q)
+        _, quadratures = split_integrated(equations.mechanism, z)
+        own = KinematicReader(at, v).sampled(_SAMPLED_NEAR * self.gap)
+        return jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
 
     def impact(
         self, at: Configuration, latches: Latches, v: Float[Array, " nv"], hit: Bool[Array, " n"]

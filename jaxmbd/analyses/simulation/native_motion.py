@@ -99,7 +99,7 @@ def _motion_steps(
         programs = event_programs(settings, equations, formulation, ts)
         logged = motion + len(y[1]) - len(settings.quadratures)  # of (q, v, v, z)
         added = programs.rules.added_rows
-        events = EventFunctions(_heights, _effect, programs.layout(motion, logged))
+        events = EventFunctions(_heights, _effect, programs.layout(motion, logged, switches))
         y, gap = (*y, programs.packed(programs.start._replace(time=jnp.asarray(ts[0])))), programs.rules.gap
     y = y if rows is None else (*y, rows.astype(dtype))
     closing = chosen = None

@@ -18,6 +18,7 @@ from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.automatic import run_by_choice
 from jaxmbd.analyses.simulation.integration import integrate
+from jaxmbd.analyses.simulation.samples import clock, sample_times
 from jaxmbd.analyses.simulation.settings import Integration, Settings, SettledIntegration, chosen_integration
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import chosen_adjoint, stepping
@@ -117,7 +118,11 @@ def _run(
     """The motion by a known method, and its end."""
     formulation = Stabilized() if chosen.formulation is None else chosen.formulation
     steps = stepping(chosen, mechanism, ts)
-    switching = None if chosen.switching_times is None else chosen.switching_times.astype(ts.dtype)
+    sampled = sample_times(mechanism, ts[0], ts[-1])
+    given = [x.astype(ts.dtype) for x in (chosen.switching_times, sampled) if x is not None]
+    switching = jnp.concatenate(given) if given else None
+    alone = sampled is not None and not chosen.events
+    events, room = ((clock(),), 1) if alone else (chosen.events, chosen.max_events)
     _check_implicit(steps[0], formulation)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, chosen, steps)
@@ -125,7 +130,7 @@ def _run(
         _check_equations(*frozen((formulation, mechanism, state)), throw=throw)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settled = SettledIntegration(
-        *steps, chosen_adjoint(chosen.adjoint), quadratures, chosen.events, chosen.max_events, switching, chosen.dt0,
+        *steps, chosen_adjoint(chosen.adjoint), quadratures, events, room, switching, chosen.dt0,
         _MAX_STEPS if chosen.max_steps is None else chosen.max_steps, _tolerance(chosen.closure_tolerance, ts),
         dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(), throw=throw and not known, continued=continued,
         known=known, checked=is_known(ts, state.t, chosen.dt0), engine=chosen.engine,

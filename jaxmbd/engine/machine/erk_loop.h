@@ -365,6 +365,7 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       JOIN(Lane, NAME) *a = &lanes[l];
       if (!a->active || (events && sought[l])) continue;
       const T start = a->tprev;
+      const int to_root = a->aimed >= 0;
       if (LANE_OF(failed, l)) a->aimed = NOTHING; /* a step to a root, too, is tried again with another length */
       const int is_last = LANE_OF(blind, l) && JOIN(is_kept, NAME)(a, m, INFINITY); /* no shorter step is left */
       if (is_last) a->active = 0, a->counts[RESULT] = STEP_TOO_SMALL;
@@ -376,6 +377,10 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
         continue;
       }
       LANE_OF(keep, l) = 1;
+      if (m->memory.samples && a->switched && !to_root) {
+        LANE_OF(next[m->memory.due], l) = SAMPLE, a->due = 1;
+        if (m->adaptive) a->resumed = a->proposed - a->tprev;
+      }
       if (m->recorded) JOIN(record, NAME)(m, a, l, instances[l], y, start, a->tprev, NOTHING);
     }
     for (int64_t j = 0; j < 2 * events; j++) watch.begin[j] = JOIN(select, NAME)(keep, watch.end[j], watch.begin[j]);

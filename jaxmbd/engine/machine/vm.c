@@ -257,9 +257,9 @@ static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
   return (Array){b->data[k], size, b->sizes[k] != size};
 }
 
-/* Entries in the record of a run: steps, and events, the first one of which is the start. */
+/* Entries in the record of a run: steps, and events, the first one of which is the start, and samples. */
 static int64_t entries(const Motion *m) {
-  return m->max_steps + (m->memory.events ? m->memory.room + 2 : 0);
+  return m->max_steps + (m->memory.events ? m->memory.room + 2 + m->memory.samples : 0);
 }
 
 /* Sets up what all programs of a motion have, from settings. */

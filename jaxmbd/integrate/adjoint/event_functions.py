@@ -18,7 +18,8 @@ class EventMemory(NamedTuple):
     the `room` of their log, for entries of so many numbers, `entry`; and the indices of the components that hold the
     `time`, the event that is `due`, the number of those `logged`, 1 when an event has `halted` the motion, and the time
     `since` the last one; and of the first components of those that say of each event whether its quantity was on its
-    value then, `touching`, and the least height from which it turned back, `nearest`."""
+    value then, `touching`, and the least height from which it turned back, `nearest`; `samples`, how often something is
+    due at a switching time."""
 
     events: int = 0
     room: int = 0
@@ -30,6 +31,7 @@ class EventMemory(NamedTuple):
     since: int = 0
     touching: int = 0
     nearest: int = 0
+    samples: int = 0
 
 
 class EventFunctions(NamedTuple):

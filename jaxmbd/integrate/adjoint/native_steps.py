@@ -487,7 +487,7 @@ class NativeSteps(AbstractSteps):
         """The types of the results of a run: saved and final state, the log of events, final time, counts and engine;
         then its steps."""
         dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
-        entries = self.max_steps + (self.memory.room + 2 if self.has_events else 0)
+        entries = self.max_steps + (self.memory.room + 2 + self.memory.samples if self.has_events else 0)
         scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (entries,)))
         checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
         record = [*[steps] * len(self._record), checkpoints] if recorded else []

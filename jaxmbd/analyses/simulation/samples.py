@@ -1,0 +1,84 @@
+"""The instants at which the controllers of a mechanism sample: steps end there, as at the jumps of a table."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.events.event import Event, LogOnly
+from jaxmbd.arrays import is_concrete
+from jaxmbd.engine import choice
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.controller.sampled import AbstractSampledController
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.upstream.equinox_internals import with_fields
+
+_NEVER = 1e30  # [s]
+_CLOCK = "samples."  # no name that an event of a user may have
+_ROUNDING = 1e-6  # of a period, by which the first instant of a motion may lie before it
+
+
+def sampled_controllers(mechanism: Mechanism) -> list[AbstractSampledController]:
+    """The controllers that sample."""
+    return [part for part in mechanism.controllers if isinstance(part, AbstractSampledController)]
+
+
+def sample_times(mechanism: Mechanism, t0: Any, t1: Any) -> Float[Array, " n"] | None:
+    """The instants of all of them from `t0` to `t1`, and some after it; None if none samples.
+
+    **Raises:** `MechanismError` if it is not known how many there are, and for a motion backward in time.
+    """
+    parts = sampled_controllers(mechanism)
+    if not parts:
+        return None
+    if is_concrete(t0, t1) and float(t1) < float(t0):
+        raise MechanismError(
+            f"{_label(parts[0])} computes at instants, and remembers; a motion backward in time would have to forget. "
+            "Give increasing times."
+        )
+    times = []
+    for part in parts:
+        first = jnp.ceil(jax.lax.stop_gradient((t0 - part.offset) / part.period) - _ROUNDING)
+        k = jnp.maximum(first, 0.0) + np.arange(_count(part, t0, t1))
+        times.append(part.offset + k * part.period)
+    return jnp.concatenate(times).astype(jnp.result_type(t0))
+
+
+def _count(part: AbstractSampledController, t0: Any, t1: Any) -> int:
+    """How many instants there are at most."""
+    period, *times = jax.lax.stop_gradient((part.period, t0, t1))
+    if part.most is not None:
+        return part.most
+    if not is_concrete(period, *times):
+        raise MechanismError(
+            f"{_label(part)}: its period or the times of the motion are not known before it runs, nor how many samples "
+            "there are: give most=, the largest number of them in a motion."
+        )
+    return int(np.ceil((float(times[1]) - float(times[0])) / float(period))) + 1
+
+
+def _label(part: AbstractSampledController) -> str:
+    return f"{type(part).__name__} {part.name!r}"
+
+
+def clock() -> Event:
+    """An event that never happens, for the memory of what is due in a motion that has no events of its own."""
+    return with_fields(Event("clock", "t", above=_NEVER, then=LogOnly()), name=_CLOCK)
+
+
+def is_clock(events: tuple[Event, ...]) -> bool:
+    """True for the events of a motion that has none of its own."""
+    return len(events) == 1 and events[0].name == _CLOCK
+
+
+def check_native_samples(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
+    """Raise if a motion with samples cannot run in the native loop, which alone takes them."""
+    parts = sampled_controllers(mechanism)
+    if parts:
+        raise MechanismError(
+            f"{_label(parts[0])} computes at instants, for which a motion must run natively, and this is one "
+            f"{hindrance.value}. Leave engine and adjoint out, take an explicit method or Radau, and laws that are "
+            "arithmetic."
+        )
