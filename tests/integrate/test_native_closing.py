@@ -63,12 +63,12 @@ def test_a_step_that_cannot_be_closed_is_tried_again_shorter() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLOSING)
 def test_it_takes_the_steps_of_diffraxs_loop_and_closes_the_joints(name: str) -> None:
-    made = four_bar()
-    runs = [mbd.simulate(made.mechanism, made.state(), TS, formulation=CLOSING[name], engine=e) for e in ENGINES]
+    made, high = four_bar(), {"formulation": CLOSING[name], "accuracy": "high"}
+    runs = [mbd.simulate(made.mechanism, made.state(), TS, engine=e, **high) for e in ENGINES]
     assert runs[0].engine != "diffrax"
-    if name in FEW:  # of the others one step is kept by rounding
-        assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
-    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-9 if name in FEW else 1e-8)
+    steps = [int(run.stats["num_steps"]) for run in runs]
+    assert abs(steps[0] - steps[1]) <= 2, steps  # rounding, which differs from processor to processor, keeps one or not
+    np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-10)
     open_by = runs[0].violation()
     assert np.max(open_by.position) < 1e-14
     assert np.max(open_by.velocity) < 1e-13

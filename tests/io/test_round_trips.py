@@ -108,6 +108,7 @@ FURTHER: dict[str, Callable[[], Any]] = {
     "thin rod": lambda: sp.Mechanism([sp.Body("rod", 1.0, (0.0, 0.1, 0.1))], floating=True, coordinates="joint"),
     "rotated pose": lambda: sp.Mechanism([WIRE], floating=True),
     "scaled forces": lambda: with_force(*(scaled(force, jnp.asarray(0.5, float)) for force in SCALED)),
+    "controllers": lambda: with_force(pl.DCMotor("motor", "O.angle", 24.0, 1.0, 0.01, 0.05)).with_parts(CONTROLLERS),
     "unusual names": lambda: pl.Mechanism(
         [pl.Body('a "b" \\ [c] = #é', 1.0, 0.1), pl.Body("1", 1.0, 0.1), pl.Body("-", 1.0, 0.1)],
         floating=True,
@@ -131,6 +132,17 @@ FURTHER: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+CONTROLLERS = (
+    pl.PID("pid", "O.angle", mbd.Table([0.0, 1.0], [0.0, 2.0]), 1.0, 2.0, 3.0, "motor.voltage", filter_time=0.1),
+    pl.PID("limited", "O.angle_rate", 1.0, 1.0, limits=(-1.0, 2.0), tracking_time=0.2, follows="pid.output"),
+    pl.LowPass("smooth", "O.angle", 3.0, 0.7, value=0.1),
+    pl.PadeDelay("late", "smooth.output", 0.1, 2, history=[0.5, 0.0]),
+    pl.StateSpace("lqr", ["O.angle", "O.angle_rate"], [[-1.0]], [[1.0, 2.0]], [[3.0], [4.0]], state=[0.3]),
+    pl.Controller("law", ["O.angle", "motor.current"], users.feedback, "O.angle", jnp.asarray(2.0, float)),
+    pl.DynamicController("own", "O.angle", users.observed, users.observer, [0.1, 0.2]),
+    pl.SampledPID("digital", "O.angle", 1.0, 0.01, 1.0, 2.0, 3.0, delay=1, resolution=0.1, most=50, held=[1.0, 2.0]),
+    pl.SampledController("digits", "O.angle", users.sampled, 0.02, ["O.angle", "motor.effort"], [0.5], samples=3.0),
+)
 SCALED = (
     pl.Gravity(9.81),
     pl.SpringDamper("spring", pl.ground.at(1.0), BAR.at(), 3.0),

@@ -16,6 +16,26 @@ def pull(t: Array, coordinate: Array, rate: Array, parameters: Any) -> Array:
     return -coordinate + 0 * t
 
 
+def feedback(t: Array, u: Array, parameters: Any) -> Array:
+    """A controller."""
+    return -parameters * u[0] - 0.1 * u[1]
+
+
+def observed(t: Array, u: Array, x: Array, parameters: Any) -> Array:
+    """What a controller with states gives."""
+    return x[0] - x[1]
+
+
+def observer(t: Array, u: Array, x: Array, parameters: Any) -> Array:
+    """The rates of its states."""
+    return u[0] - x
+
+
+def sampled(t: Array, u: Array, x: Array, parameters: Any) -> tuple[Array, Array]:
+    """A sampled controller with two outputs."""
+    return jnp.stack([u[0], x[0]]), 0.5 * x
+
+
 def wave(t: Array) -> Array:
     """A place that moves."""
     return jnp.stack([0.1 * jnp.sin(t), 0.0 * t])

@@ -28,16 +28,11 @@ def sampled_controllers(mechanism: Mechanism) -> list[AbstractSampledController]
 def sample_times(mechanism: Mechanism, t0: Any, t1: Any) -> Float[Array, " n"] | None:
     """The instants of all of them from `t0` to `t1`, and some after it; None if none samples.
 
-    **Raises:** `MechanismError` if it is not known how many there are, and for a motion backward in time.
+    **Raises:** `MechanismError` if it is not known how many there are.
     """
     parts = sampled_controllers(mechanism)
     if not parts:
         return None
-    if is_concrete(t0, t1) and float(t1) < float(t0):
-        raise MechanismError(
-            f"{_label(parts[0])} computes at instants, and remembers; a motion backward in time would have to forget. "
-            "Give increasing times."
-        )
     times = []
     for part in parts:
         first = jnp.ceil(jax.lax.stop_gradient((t0 - part.offset) / part.period) - _ROUNDING)
@@ -48,7 +43,8 @@ def sample_times(mechanism: Mechanism, t0: Any, t1: Any) -> Float[Array, " n"] |
 
 def _count(part: AbstractSampledController, t0: Any, t1: Any) -> int:
     """How many instants there are at most."""
-    period, *times = jax.lax.stop_gradient((part.period, t0, t1))
+    # Of a value that has a derivative, the value is known, but not under `jit`, where `stop_gradient` is an operation.
+    period, *times = (x if is_concrete(x) else jax.lax.stop_gradient(x) for x in (part.period, t0, t1))
     if part.most is not None:
         return part.most
     if not is_concrete(period, *times):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.checks import check_count, check_fields, check_finite, check_law
+from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
 from jaxmbd.model.states import OwnState, values_of
@@ -28,6 +28,7 @@ class AbstractSampledController(AbstractDynamicController):
 
     period: eqx.AbstractVar[Scalar]
     offset: eqx.AbstractVar[Scalar]
+    delay: eqx.AbstractVar[int]
     resolution: eqx.AbstractVar[Float[Array, "*k"] | None]
     held: eqx.AbstractVar[Float[Array, " delay_and_one *components"]]
     samples: eqx.AbstractVar[Scalar]
@@ -79,12 +80,13 @@ class AbstractSampledController(AbstractDynamicController):
         whole = self.resolution * jnp.round(u / self.resolution)
         return u + jax.lax.stop_gradient(whole - u)
 
-    def check_sampling(self, part: str, delay: Any) -> None:
+    def check_sampling(self, part: str) -> None:
         """Raise unless the numbers of the sampling are such."""
         check_fields(part, self, period="s")
         check_finite(part, "offset", self.offset)
         check_finite(part, "samples", self.samples)
-        check_count(f"{part}: delay", delay, 0, 1000)
+        shape = getattr(self.held, "shape", ())
+        check_finite(part, "held", self.held, (self.delay + 1, *shape[1:]))
         if self.resolution is not None:
             check_fields(part, self, resolution="unit of what it reads")
         if self.most is not None:
@@ -106,9 +108,9 @@ class SampledPID(AbstractSampledController):
     output by that of the quantity, of its integral and of its rate; `drives`, the name of the input to which the output
     is added, or none; `rate`, the name of the quantity's rate, by default `ẏ_k = (y_k − y_{k−1}) / T`; `limits` of the
     output, lowest and highest; `delay`, a number of samples; `resolution`, of what is read, in its unit; `follows`, the
-    name of a quantity that is added to the reference; `offset`, the first instant `[s]`; `integral` I and `output`, the
-    ones at which a motion starts; `most`, the largest number of samples in a motion, needed only where the period is
-    not known before, as under `jax.vmap`.
+    name of a quantity that is added to the reference; `offset`, the first instant `[s]`; `most`, the largest number of samples in a motion, needed only
+    where the period is not known before, as under `jax.vmap`; `integral` I, the quantity `before` the first sample,
+    what is `held` (delay + 1) and the number of `samples` that have been taken, at the start of a motion.
 
     Source: Åström, Wittenmark, *Computer-Controlled Systems* (1997), §8.5.
 
@@ -127,12 +129,13 @@ class SampledPID(AbstractSampledController):
     limits: Float[Array, "2"] | None
     resolution: Scalar | None
     follows: str | None = eqx.field(static=True)
+    delay: int = eqx.field(static=True)
     offset: Scalar
+    most: int | None = eqx.field(static=True)
     integral: Scalar
     before: Scalar
     held: Float[Array, " delay_and_one"]
     samples: Scalar
-    most: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -150,27 +153,29 @@ class SampledPID(AbstractSampledController):
         resolution: Any = None,
         follows: str | None = None,
         offset: Any = 0.0,
-        integral: Any = 0.0,
-        output: Any = 0.0,
         most: int | None = None,
+        integral: Any = 0.0,
+        before: Any = 0.0,
+        held: Any = None,
+        samples: Any = 0.0,
     ) -> None:
         part = f"SampledPID {name!r}"
         self.name, self.of, self.rate, self.follows, self.drives = name, of, rate, follows, as_names(drives)
         self.reference, self.limits, self.resolution = as_float(reference), _optional(limits), _optional(resolution)
         self.period, self.kp, self.ki, self.kd = map(as_float, (period, kp, ki, kd))
-        self.offset, self.integral, self.before, self.samples = map(as_float, (offset, integral, 0.0, 0.0))
-        self.most = most
-        check_count(f"{part}: delay", delay, 0)
-        self.held = _held(part, output, delay)
+        self.offset, self.integral, self.before, self.samples = map(as_float, (offset, integral, before, samples))
+        self.most, self.delay = most, _checked_delay(part, delay)
+        self.held = as_float(np.zeros(self.delay + 1) if held is None else held)
 
     def __check_init__(self) -> None:
         part = f"SampledPID {self.name!r}"
         check_law(part, "reference", self.reference)
-        for field in ("kp", "ki", "kd", "integral"):
+        for field in ("kp", "ki", "kd", "integral", "before"):
             check_finite(part, field, getattr(self, field))
         if self.limits is not None:
             check_finite(part, "limits", self.limits, (2,))
-        self.check_sampling(part, len(self.held) - 1)
+        self.check_sampling(part)
+        check_shape(part, "held", self.held, (self.delay + 1,))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -198,9 +203,11 @@ class SampledController(AbstractSampledController):
     **Arguments:** `of`, the name of a quantity or several, whose values are the entries of u; `function` returns the
     output, a number or one for each input that it drives, and what it remembers, in the shape of `state`, `(n,)`;
     `period` T `[s]`; `drives`, the name of an input or several, to which the output is added, or none; `state` x,
-    empty by default, and `output` y, zero by default, the ones at which a motion starts; `parameters`, any; `delay`, a
-    number of samples; `resolution`, of what is read, one or one for each; `offset`, the first instant `[s]`; `most`,
-    the largest number of samples in a motion, needed only where the period is not known before, as under `jax.vmap`.
+    empty by default, the one at which a motion starts; `parameters`, any; `delay`, a number of samples; `resolution`,
+    of what is read, one or one for each; `offset`, the first instant `[s]`; `most`, the largest number of samples in a
+    motion, needed only where the period is not known before, as under `jax.vmap`; what is `held`, zero by default,
+    `(delay + 1,)`, or `(delay + 1, l)` if the output is l numbers, and the number of `samples` that have been taken, at
+    the start of a motion.
 
         >>> def law(t, u, x, gain):
         ...     return -gain * (u[0] - x[0]), u  # from the change since the sample before
@@ -214,11 +221,12 @@ class SampledController(AbstractSampledController):
     drives: tuple[str, ...] = eqx.field(static=True)
     state: Float[Array, " n"]
     parameters: PyTree
+    delay: int = eqx.field(static=True)
     resolution: Float[Array, "*k"] | None
     offset: Scalar
+    most: int | None = eqx.field(static=True)
     held: Float[Array, " delay_and_one *components"]
     samples: Scalar
-    most: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -228,25 +236,27 @@ class SampledController(AbstractSampledController):
         period: Any,
         drives: Any = None,
         state: Any = (),
-        output: Any = 0.0,
         parameters: PyTree = None,
         delay: int = 0,
         resolution: Any = None,
         offset: Any = 0.0,
         most: int | None = None,
+        held: Any = None,
+        samples: Any = 0.0,
     ) -> None:
         part = f"SampledController {name!r}"
         self.name, self.of, self.drives, self.function = name, as_names(of), as_names(drives), function
-        self.period, self.offset, self.samples = as_float(period), as_float(offset), as_float(0.0)
+        self.period, self.offset, self.samples = as_float(period), as_float(offset), as_float(samples)
         self.state = as_float(np.zeros(0) if np.size(state) == 0 else state)
         self.resolution, self.parameters, self.most = _optional(resolution), parameters, most
-        check_count(f"{part}: delay", delay, 0)
-        self.held = _held(part, output, delay)
+        self.delay = _checked_delay(part, delay)
+        outputs = (len(self.drives),) if isinstance(self.drives, tuple) and len(self.drives) > 1 else ()
+        self.held = as_float(np.zeros((self.delay + 1, *outputs)) if held is None else held)
 
     def __check_init__(self) -> None:
         part = f"SampledController {self.name!r}"
         check_states(part, self.state)
-        self.check_sampling(part, len(self.held) - 1)
+        self.check_sampling(part)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -270,8 +280,6 @@ class SampledController(AbstractSampledController):
         return y, x
 
 
-def _held(part: str, output: Any, delay: int) -> Any:
-    """What a controller gives at the start, for as many samples as it is late, and one more."""
-    start = as_float(output)
-    check_finite(part, "output", start, getattr(start, "shape", ()))
-    return jnp.broadcast_to(start, (delay + 1, *start.shape))
+def _checked_delay(part: str, delay: Any) -> int:
+    check_count(f"{part}: delay", delay, 0, 1000)
+    return int(delay)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.controller.controller import AbstractController
+from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.inputs import input_units
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, marker_shapes
@@ -43,13 +44,13 @@ def _output_shape(mechanism: Any, part: AbstractController) -> tuple[int, ...]:
         call = lambda *at, law=law, function=function: call_user(_label(part), law, function, *at, takes="t, u")  # noqa: E731
         found[law] = eqx.filter_eval_shape(call, *arguments).shape
     if len(found["output"]) > 1:
-        raise MechanismError(
-            f"{_label(part)}: output must be a number or a list of numbers, got shape {found['output']}."
-        )
+        raise MechanismError(f"{_label(part)}: output must be a number or several, got shape {found['output']}.")
     if isinstance(part, AbstractStates):
         needed = (sum(value.size for value in values_of(part)),)
         if found["own_rates"] != needed:
             raise MechanismError(f"{_label(part)}: own_rates must return shape {needed}, got {found['own_rates']}.")
+    if isinstance(part, AbstractSampledController):
+        eqx.filter_eval_shape(part.computed, *next(laws_in_time(mechanism, part))[1])
     return found["output"]
 
 
@@ -59,8 +60,8 @@ def _shapes_of_sensors(mechanism: Any) -> dict[str, tuple[int, ...]]:
     gravity: Any = jax.ShapeDtypeStruct((mechanism.space.dim,), jnp.result_type(float))
     for sensor in mechanism.sensors:
         if reads_speeds_alone(sensor):
-            frames, rates = marker_shapes(mechanism, sensor)
-            found[sensor.name] = eqx.filter_eval_shape(sensor.read, Readings(frames, rates, rates, gravity)).shape
+            read = lambda frames, rates, gravity, of=sensor: of.read(Readings(frames, rates, rates, gravity))  # noqa: E731
+            found[sensor.name] = eqx.filter_eval_shape(read, *marker_shapes(mechanism, sensor), gravity).shape
     return found
 
 

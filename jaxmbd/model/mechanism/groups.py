@@ -76,7 +76,15 @@ class PartGroup(eqx.Module):
 def law_of(static: PyTree, numbers: PyTree, turns: Array) -> PyTree:
     """One part of a group, from the group's static fields, a slice of the stacked parameters and the integrated angles
     that fix its whole turns."""
-    return bind_turn_counts(eqx.combine(numbers, static), turns)
+    # The tree is that of the numbers: in an analysis that is kept on disk it holds watched functions in their places.
+    leaves, tree = jax.tree.flatten(numbers, is_leaf=_is_none)
+    others = jax.tree.leaves(static, is_leaf=_is_none)
+    both = [y if x is None else x for x, y in zip(leaves, others, strict=True)]
+    return bind_turn_counts(jax.tree.unflatten(tree, both), turns)
+
+
+def _is_none(x: object) -> bool:
+    return x is None
 
 
 def group_parts(
