@@ -39,7 +39,7 @@ FLOORS = {
     1.5: "numerics",
     2: "space",
     3: "model.body model.states model.functions",
-    4: "model.joint model.force model.sensor model.driver",
+    4: "model.joint model.force model.sensor model.driver model.controller",
     5: "model.mechanism model",
     6: "planar spatial",
     6.5: "parameters",

@@ -427,7 +427,7 @@ class Configuration:
 
     def driven(self, v: Float[Array, " nv"]) -> Equations:
         """The same equations with the outputs of controllers added to the inputs that they drive."""
-        driven = any(controller.drives for controller in self.mechanism.controllers)
+        driven = any(controller.driven for controller in self.mechanism.controllers)
         return self.equations.with_forces(KinematicReader(self, v).driven()) if driven else self.equations
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:

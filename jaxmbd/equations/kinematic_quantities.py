@@ -170,9 +170,9 @@ class KinematicReader:
         """The mechanism with the outputs of its controllers added to the inputs that they drive."""
         signals = []
         for controller in self.mechanism.controllers:
-            if controller.drives:
-                values = jnp.reshape(self.output(controller.name), len(controller.drives))
-                signals += list(zip(controller.drives, values, strict=True))
+            if controller.driven:
+                values = jnp.reshape(self.output(controller.name), len(controller.driven))
+                signals += list(zip(controller.driven, values, strict=True))
         return with_signals(self.mechanism, signals)
 
     def own_rates(self) -> Float[Array, " nz"]:

@@ -294,6 +294,7 @@ def test_a_sampled_controller_beside_events() -> None:
         if 0 < fall < left and hit is None:
             hit, v, y, left = t + fall, -0.8 * (v + a * fall), 0.0, left - fall
         y, v, t = y + v * left + 0.5 * a * left**2, v + a * left, 0.05 * (k + 1)
+    assert hit is not None
     np.testing.assert_allclose(solution.events.times_of("floor"), [hit], rtol=1e-10)
     np.testing.assert_allclose([solution["ball.y"][-1], solution["ball.vy"][-1]], [y, v], rtol=1e-8)
 
@@ -377,7 +378,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda: arm(pl.Controller("c", "O.angle", lambda t, u: u[0])), r"is called as function\(t, u, parameters\)"
     ),
     "rates of another shape": (
-        lambda: arm(pl.DynamicController("c", "O.angle", lambda t, u, x, _: x[0], lambda t, u, x, _: x[:1], np.ones(2))),
+        lambda: arm(pl.DynamicController("c", "O.angle", lambda t, u, x, _: x[0], lambda t, u, x, _: u, np.ones(2))),
         "the function rates returns must have shape",
     ),
     "a matrix that does not fit": (

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.checks import check_finite, checked_names
+from jaxmbd.checks import check_callable, check_finite, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_name
 from jaxmbd.model.states import AbstractStates, OwnState
@@ -30,17 +30,20 @@ def as_names(given: Any) -> Any:
 class AbstractController(eqx.Module):
     """A law of quantities by name, `y = output(t, u)`.
 
-    `reads`: the names of the quantities that are the entries of `u (k,)`. `drives`: the names of the inputs (`inputs`)
-    to which the output is added, none, or one for each of its components.
+    The entries of `u (k,)` are the quantities that it `reads`.
     """
 
     name: eqx.AbstractVar[str]
-    drives: eqx.AbstractVar[tuple[str, ...]]
 
     @property
     @abc.abstractmethod
     def reads(self) -> tuple[str, ...]:
         """The names of the quantities that the law takes, in this order."""
+
+    @property
+    @abc.abstractmethod
+    def driven(self) -> tuple[str, ...]:
+        """The names of the inputs (`inputs`) to which the output is added: none, or one for each of its components."""
 
     @abc.abstractmethod
     def output(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "*components"]:
@@ -49,8 +52,8 @@ class AbstractController(eqx.Module):
     def __check_init__(self) -> None:
         kind = type(self).__name__
         check_name(kind, self.name)
-        for field in ("reads", "drives"):
-            checked_names(f"{kind} {self.name!r}: {field}", getattr(self, field), "O.angle")
+        checked_names(f"{kind} {self.name!r}: of", self.reads, "O.angle")
+        checked_names(f"{kind} {self.name!r}: drives", self.driven, "O.angle")
 
 
 class AbstractDynamicController(AbstractController, AbstractStates):
@@ -83,9 +86,16 @@ class Controller(AbstractController):
     drives: tuple[str, ...] = eqx.field(static=True, converter=as_names, default=())
     parameters: PyTree = None
 
+    def __check_init__(self) -> None:
+        check_callable("Controller", self.name, self.function)
+
     @property
     def reads(self) -> tuple[str, ...]:
         return self.of
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     def output(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "*components"]:
         part, arguments = f"Controller {self.name!r}", (t, u, self.parameters)
@@ -114,11 +124,17 @@ class DynamicController(AbstractDynamicController):
     parameters: PyTree = None
 
     def __check_init__(self) -> None:
+        check_callable("DynamicController", self.name, self.function)
+        check_callable("DynamicController", self.name, self.rates)
         check_states(f"DynamicController {self.name!r}", self.state)
 
     @property
     def reads(self) -> tuple[str, ...]:
         return self.of
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
-from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape
+from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
 from jaxmbd.model.states import OwnState
@@ -72,6 +72,10 @@ class PID(AbstractDynamicController):
     @property
     def reads(self) -> tuple[str, ...]:
         return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
@@ -141,7 +145,11 @@ class StateSpace(AbstractDynamicController):
         output_at: Any = None,
         state: Any = None,
     ) -> None:
-        self.name, self.of, self.drives = name, as_names(of), as_names(drives)
+        self.name, self.of, self.drives = (
+            name,
+            checked_names(f"StateSpace {name!r}: of", as_names(of), "O.angle"),
+            as_names(drives),
+        )
         self.A, self.B, self.C = as_float(A), as_float(B), as_float(C)
         shapes: list[Any] = [getattr(x, "shape", ()) for x in (self.A, self.B, self.C)]
         if any(len(shape) != 2 for shape in shapes):
@@ -167,6 +175,10 @@ class StateSpace(AbstractDynamicController):
     @property
     def reads(self) -> tuple[str, ...]:
         return self.of
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
@@ -215,6 +227,10 @@ class LowPass(AbstractDynamicController):
     @property
     def reads(self) -> tuple[str, ...]:
         return (self.of,)
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
@@ -270,6 +286,10 @@ class PadeDelay(AbstractDynamicController):
     @property
     def reads(self) -> tuple[str, ...]:
         return (self.of,)
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:

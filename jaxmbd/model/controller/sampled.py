@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape
+from jaxmbd.checks import check_callable, check_count, check_fields, check_finite, check_law, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
 from jaxmbd.model.states import OwnState, values_of
@@ -108,9 +108,10 @@ class SampledPID(AbstractSampledController):
     output by that of the quantity, of its integral and of its rate; `drives`, the name of the input to which the output
     is added, or none; `rate`, the name of the quantity's rate, by default `ẏ_k = (y_k − y_{k−1}) / T`; `limits` of the
     output, lowest and highest; `delay`, a number of samples; `resolution`, of what is read, in its unit; `follows`, the
-    name of a quantity that is added to the reference; `offset`, the first instant `[s]`; `most`, the largest number of samples in a motion, needed only
-    where the period is not known before, as under `jax.vmap`; `integral` I, the quantity `before` the first sample,
-    what is `held` (delay + 1) and the number of `samples` that have been taken, at the start of a motion.
+    name of a quantity that is added to the reference; `offset`, the first instant `[s]`; `most`, the largest number of
+    samples in a motion, needed only where the period is not known before, as under `jax.vmap`; `integral` I, the
+    quantity `before` the first sample, what is `held` (delay + 1) and the number of `samples` that have been taken, at
+    the start of a motion.
 
     Source: Åström, Wittenmark, *Computer-Controlled Systems* (1997), §8.5.
 
@@ -180,6 +181,10 @@ class SampledPID(AbstractSampledController):
     @property
     def reads(self) -> tuple[str, ...]:
         return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def memory(self) -> tuple[OwnState, ...]:
@@ -255,12 +260,17 @@ class SampledController(AbstractSampledController):
 
     def __check_init__(self) -> None:
         part = f"SampledController {self.name!r}"
+        check_callable("SampledController", self.name, self.function)
         check_states(part, self.state)
         self.check_sampling(part)
 
     @property
     def reads(self) -> tuple[str, ...]:
         return self.of
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        return self.drives
 
     @property
     def memory(self) -> tuple[OwnState, ...]:

@@ -88,7 +88,7 @@ def _check_read(part: AbstractController, name: str, known: Any, readable: Any, 
 
 
 def _check_driven(mechanism: Any, part: AbstractController, inputs: dict[str, str], shape: tuple[int, ...]) -> None:
-    for name in part.drives:
+    for name in part.driven:
         try:
             check_known("input", [name], inputs)
         except MechanismError as error:
@@ -104,10 +104,10 @@ def _check_driven(mechanism: Any, part: AbstractController, inputs: dict[str, st
                 f"PID(..., follows='{part.name}.output')."
             )
     count = 1 if shape == () else shape[0]
-    if part.drives and len(part.drives) != count:
+    if part.driven and len(part.driven) != count:
         raise MechanismError(
-            f"{_label(part)} has {count} output{'s'[: count != 1]}, and drives {len(part.drives)} inputs: "
-            f"{', '.join(map(repr, part.drives))}. It must drive one for each output, or none."
+            f"{_label(part)} has {count} output{'s'[: count != 1]}, and drives {len(part.driven)} inputs: "
+            f"{', '.join(map(repr, part.driven))}. It must drive one for each output, or none."
         )
 
 

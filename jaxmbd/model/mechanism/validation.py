@@ -154,7 +154,7 @@ def _coordinates_of(part: object) -> tuple[str, ...]:
 def named_joints(mechanism: Any) -> set[str]:
     """The joints (and bodies) whose coordinates drivers, couplings, forces or controllers refer to."""
     named = {name for part in mechanism.parts() for name in _coordinates_of(part)}
-    named |= {name for part in mechanism.controllers for name in (*part.reads, *part.drives)}
+    named |= {name for part in mechanism.controllers for name in (*part.reads, *part.driven)}
     return {name.split(".")[0] for name in named}
 
 
