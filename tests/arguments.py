@@ -50,6 +50,32 @@ def law(*given: Any) -> Any:
 FLAT, SOLID = pl.Body("b", 1.0, 0.1), sp.Body("b", 1.0, (0.1, 0.1, 0.1))
 
 
+def controllers(space: Any) -> dict[str, Call]:
+    """Controllers, filters and delays of a space."""
+    return {
+        "PID": call(
+            space.PID, "p", "O.angle", 1.0, 1.0, 1.0, 1.0, "O.angle", "O.angle_rate", None, (-1.0, 1.0), 0.1, None,
+            0.1, 0.1,
+        ),
+        "LowPass": call(space.LowPass, "p", "O.angle", 1.0, 0.5, "O.angle", 0.1, 0.1),
+        "PadeDelay": call(space.PadeDelay, "p", "O.angle", 0.1, 2, "O.angle", np.zeros(2)),
+        "StateSpace": call(
+            space.StateSpace, "p", "O.angle", np.eye(1), np.eye(1), np.eye(1), np.eye(1), "O.angle", np.zeros(1),
+            np.zeros(1), np.zeros(1),
+        ),
+        "Controller": call(space.Controller, "p", "O.angle", law, "O.angle"),
+        "DynamicController": call(space.DynamicController, "p", "O.angle", law, law, np.zeros(1), "O.angle"),
+        "SampledPID": call(
+            space.SampledPID, "p", "O.angle", 1.0, 0.1, 1.0, 1.0, 1.0, "O.angle", None, (-1.0, 1.0), 1, 0.01, None,
+            0.1, 10, 0.1, 0.1, np.zeros(2), 0.0,
+        ),
+        "SampledController": call(
+            space.SampledController, "p", "O.angle", law, 0.1, "O.angle", np.zeros(1), None, 1, 0.01, 0.1, 10,
+            np.zeros(2), 0.0, anything=(6,),
+        ),
+    }  # fmt: skip
+
+
 def in_both_spaces() -> dict[str, Call]:
     """Parts that the plane and space have."""
     found: dict[str, Call] = {}
@@ -78,26 +104,6 @@ def in_both_spaces() -> dict[str, Call]:
             "HydraulicCylinder": call(
                 space.HydraulicCylinder, "s", at, on, 0.1, 1.0, 1.0, 1.0, 1.0, 1e9, 1e-7, 1e7, 1e5, 1.0, 1.0, 1e5, 1e5
             ),
-            "PID": call(
-                space.PID, "p", "O.angle", 1.0, 1.0, 1.0, 1.0, "O.angle", "O.angle_rate", None, (-1.0, 1.0), 0.1, None,
-                0.1, 0.1,
-            ),
-            "LowPass": call(space.LowPass, "p", "O.angle", 1.0, 0.5, "O.angle", 0.1, 0.1),
-            "PadeDelay": call(space.PadeDelay, "p", "O.angle", 0.1, 2, "O.angle", np.zeros(2)),
-            "StateSpace": call(
-                space.StateSpace, "p", "O.angle", np.eye(1), np.eye(1), np.eye(1), np.eye(1), "O.angle", np.zeros(1),
-                np.zeros(1), np.zeros(1),
-            ),
-            "Controller": call(space.Controller, "p", "O.angle", law, "O.angle"),
-            "DynamicController": call(space.DynamicController, "p", "O.angle", law, law, np.zeros(1), "O.angle"),
-            "SampledPID": call(
-                space.SampledPID, "p", "O.angle", 1.0, 0.1, 1.0, 1.0, 1.0, "O.angle", None, (-1.0, 1.0), 1, 0.01, None,
-                0.1, 10, 0.1, 0.1, np.zeros(2), 0.0,
-            ),
-            "SampledController": call(
-                space.SampledController, "p", "O.angle", law, 0.1, "O.angle", np.zeros(1), None, 1, 0.01, 0.1, 10,
-                np.zeros(2), 0.0,
-            ),
             "JointFriction": call(space.JointFriction, "s", "O.angle", 0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
             "JointSpringDamper": call(space.JointSpringDamper, "s", "O.angle", 1.0, 1.0, 1.0, 0.5),
             "JointStop": call(space.JointStop, "s", "O.angle", -1.0, 1.0, 10.0, 1.0, 1.5),
@@ -110,6 +116,7 @@ def in_both_spaces() -> dict[str, Call]:
                 for name in ("Point", "Accelerometer", "Gyroscope", "PointVelocity", "PointAcceleration")
             },
         }  # fmt: skip
+        made |= controllers(space)
         found |= {f"{'planar' if space is pl else 'spatial'}.{name}": made[name] for name in made}
     return found
 

@@ -370,7 +370,8 @@ def _regressor(
 
 def _unknowns(moved: Mechanism, first: Regressor) -> Unknowns:
     """The base parameters that a random motion tells apart."""
-    names, columns = [body.name for body in moved.bodies], tuple(first.base().independent.tolist())
+    names = [body.name for body in moved.bodies]
+    columns = tuple(first.base().independent.tolist()) if first.values.size else ()
     if not columns:
         raise MechanismError("excitation: no number has an effect on the efforts; name others as bodies or numbers.")
     others = first.values[len(first.values) - len(first.numbers) :]

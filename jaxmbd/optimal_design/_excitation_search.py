@@ -135,6 +135,8 @@ def _search(problem: ExcitationProblem, course: Course, steps: int) -> None:
             course.x, course.verdict = search.x, search.verdict or course.verdict
             course.steps += search.steps
             excess = _judge(problem, course)
+        if course.violation <= TOLERANCE:  # whether or not the tightened ones are kept, too
+            course.verdict = search.ended or course.verdict
         is_over = (excess > TOLERANCE * problem.scales[:, None]) | (problem.tightened > 0)
         if course.violation <= TOLERANCE and k >= len(exponents) - 1:
             break

@@ -44,14 +44,16 @@ class Solvable(Protocol):
 
 @dataclass
 class Search:
-    """The course of one search: the best point, its objective and largest violation, the steps and the verdict; of a
-    search by least squares the size of its gradient, which at a stationary point is at most one."""
+    """The course of one search: the best point, its objective and largest violation, the steps, the verdict, and why it
+    has `ended`, limits apart; of a search by least squares the size of its gradient, which at a stationary point is at
+    most one."""
 
     x: Float[np.ndarray, " n"]
     objective: float = np.inf
     violation: float = np.inf
     steps: int = 0
     verdict: str = ""
+    ended: str = ""
     gradient: float = np.inf
 
     def offer(self, x: np.ndarray, objective: float, violation: float) -> None:
@@ -134,7 +136,7 @@ def solve(
     else:
         evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
         text, _ = _minimise(evaluation, start, bounds, method, steps, search, precision)
-    text = evaluation.fault(search.x) or text
+    search.ended = text = evaluation.fault(search.x) or text
     search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
 
 

@@ -111,6 +111,7 @@ def test_limits_are_kept_between_the_samples_and_reached() -> None:
     assert all(sizes[name] > 0.99 * allowed[name] for name in found.active)
     margins = {margin.name: margin.margin for margin in found.constraints}
     assert all(abs(allowed[name] - sizes[name] - margins[name]) < 1e-3 * allowed[name] for name in allowed)
+    assert "not kept" not in found.outcome  # of the limits that the search has tightened
     assert "elbow.effort [N m]" in repr(found)
 
 
