@@ -34,6 +34,7 @@ class Description:
       that can be chosen freely and those that follow from the constraints and drivers;
     - `reactions`: the loads in cut joints that are unknowns of the equations;
     - `tree`: the joints of the spanning tree;
+    - `own_states`: the states of parts; `controllers`: the name of each controller, what it reads and what it drives;
     - `nearly_parallel`: axes on a body that are parallel up to 1e-5 rad, but not exactly.
     """
 
@@ -50,6 +51,8 @@ class Description:
     driven: tuple[str, ...]
     reactions: tuple[str, ...]
     tree: tuple[str, ...]
+    own_states: tuple[str, ...] = ()
+    controllers: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     nearly_parallel: tuple[NearlyParallel, ...] = ()
 
     @property
@@ -65,6 +68,9 @@ class Description:
         lines += [f"Speeds p ({len(self.speeds)}): {_join(self.speeds)}"]
         rated = [_acceleration_name(name) for name in self.speeds]
         lines += [f"Accelerations ṗ ({len(rated)}): {_join(rated)}"]
+        if self.own_states:
+            lines += [f"States of parts z ({len(self.own_states)}): {_join(self.own_states)}"]
+        lines += [f"Controller {n}: reads {_join(read)}; drives {_join(to)}" for n, read, to in self.controllers]
         if self.kind == "joint":
             lines += [f"Joints that carry them: {_join(self.tree)}"]
         quaternions = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
@@ -140,6 +146,8 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         driven=driven,
         reactions=load_names(mechanism),
         tree=mechanism.tree.joints,
+        own_states=mechanism.layout.z.names,
+        controllers=tuple((part.name, part.reads, part.driven) for part in mechanism.controllers),
         nearly_parallel=nearly_parallel(mechanism),
     )
 

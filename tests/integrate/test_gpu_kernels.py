@@ -113,9 +113,19 @@ def catches(scale: Any) -> mbd.Solution:
     return mbd.simulate(mechanism, start, jnp.linspace(0.0, 2.0, 9), events=events, max_events=6, throw=False)
 
 
+def samples(scale: Any) -> mbd.Solution:
+    """A pendulum under a controller that computes at instants, with a delay."""
+    rod = pl.Body("rod", 1.0, 0.1, pose=(0.0, -0.5, 0.0))
+    servo = pl.SampledPID("servo", "O.angle", 1.0, 0.05, 30.0 * scale, 5.0, 4.0, "O.angle", delay=1)
+    hinge = pl.Revolute("O", pl.ground.at(), rod.at(0.0, 0.5))
+    mechanism = pl.Mechanism([rod], [hinge], [pl.Gravity()], controllers=[servo], coordinates="joint")
+    return mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.0}), np.linspace(0.0, 0.5, 5), throw=False)
+
+
 ALL_OF_THE_LOOP = {
     "events and a switching time": bounces,
     "a latch": catches,
+    "samples": samples,
     "projection": family("planar-four-bar", "absolute", formulation=mbd.Projection()),
     "partitioning": family("planar-four-bar", "joint", formulation=mbd.CoordinatePartitioning()),
     "Radau": family("slider-crank", "joint", solver=mbd.Radau(3)),

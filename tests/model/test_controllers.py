@@ -341,6 +341,9 @@ def test_references_and_gains_have_names() -> None:
     other = mbd.with_numbers(mechanism, {"servo.kp": 30.0})
     assert float(other["servo"].kp) == 30.0
     assert "controllers: servo (PID)" in repr(mechanism)
+    described = repr(mbd.describe(mechanism))
+    assert "States of parts z (1): servo.integral" in described
+    assert "Controller servo: reads O.angle; drives O.angle" in described
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------
