@@ -11,7 +11,7 @@ marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque of a driv
 `"potential_energy"`, `"energy"`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -139,7 +139,9 @@ def channel_values(equations: Equations, names: Iterable[str], at: Snapshot) -> 
 class Reader:
     """Reads quantities of one instant; intermediate results that several quantities share are computed once."""
 
-    def __init__(self, equations: Equations, at: Snapshot) -> None:
+    def __init__(self, equations: Equations, at: Snapshot, held: Callable[[], dict[str, Array]] = dict) -> None:
+        """`held`: gives the efforts of what sticks, by the names of the forces."""
+        self._held = held
         equations = equations.with_own_states(at.z)
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at
         self.position = equations.at(at.t, at.q)
@@ -241,7 +243,8 @@ class Reader:
         at, part = self.at, self._forces.get(owner)
         force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
         if component == "effort" and isinstance(force, AbstractJointForce):
-            return force.effort(at.t, *self.kinematic.coordinate(force.coordinate))
+            effort = force.effort(at.t, *self.kinematic.coordinate(force.coordinate))
+            return effort + self._held().get(owner, 0.0)
         if component == "tension" and isinstance(force, AbstractLineForce):
             return factor * force.tension(at.t, *self.kinematic.stretch(force))
         return None

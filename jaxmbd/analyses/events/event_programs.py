@@ -26,7 +26,8 @@ from jaxmbd.integrate.adjoint.event_functions import EventMemory
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 
-# What is due, as in `motion.h`: nothing, the start of the motion, a sample, event `j` here, or, `n` more, at a root.
+# What is due, as in `motion.h`: nothing, the start of the motion, what happens at a switching time, samples among it,
+# event `j` here, or, `n` more, at a root.
 _NOTHING, _START, _SAMPLE = -1.0, -2.0, -3.0
 
 
@@ -34,10 +35,10 @@ class Memory(NamedTuple):
     """What events remember, in numbers: of `n` events, `k` latches, `s` switched forces.
 
     `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
-    `happened`, how many crossings there were, and samples, `sampled`; `halted`, 1 if an event has ended the motion;
-    `trouble` and `culprit`, as in the log; `since`, when the segment began; `side`, `touching`, `enabled`, `just`
-    `(n,)`; `nearest (n,)`, the least height from which each quantity turned back; `held` and `values` `(k,)`, of
-    latches; `factors (s,)` and `numbers`, of changed forces.
+    `happened`, how many crossings there were, and `sampled`, at how many switching times something was due; `halted`, 1
+    if an event has ended the motion; `trouble` and `culprit`, as in the log; `since`, when the segment began; `side`,
+    `touching`, `enabled`, `just` `(n,)`; `nearest (n,)`, the least height from which each quantity turned back; `held`
+    and `values` `(k,)`, of latches; `factors (s,)` and `numbers`, of changed forces.
     """
 
     time: Array
@@ -103,7 +104,8 @@ class EventPrograms:
         impulses = len(self.rules.along) + self.rules.equations.m
         entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         read = place.time, place.due, place.logged, place.halted, place.since, place.touching, place.nearest
-        samples = switches if self.rules.samples else 0
+        # A quantity that depends on forces may cross its value by a jump at a switching time.
+        samples = 0 if self.rules.positions and not self.rules.samples else switches
         return EventMemory(len(self.rules.events), self.room, entry, *map(int, read), samples=samples)
 
     # --- the equations of a segment -----------------------------------------------------------------------
@@ -162,14 +164,17 @@ class EventPrograms:
         trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
         stops = jnp.any(hit & fires & self.rules.flags("stops"))
         sampled = memory.due == _SAMPLE
-        z = jnp.where(sampled | (memory.due == _START), self.rules.sampled(self.at_memory(memory)[0], t, y), z)
+        z = jnp.where(memory.due == _START, self.rules.started(*self.at_memory(memory), t, y), z)
+        is_due = sampled | (memory.due == _START)
+        z = jnp.where(is_due, self.rules.sampled(self.at_memory(memory)[0], t, (q, v, z)), z)
+        z = self.rules.directed(z, hit & fires)
         after = *self.rules.released(at, latches, jnp.where(fires, jump.v, v), hit & fires), z
         new = memory._replace(
             time=t, logged=memory.logged + fires, happened=memory.happened + happens,
             sampled=memory.sampled + sampled, trouble=trouble,
             culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),
-            since=jnp.where(sampled, memory.since, jax.lax.stop_gradient(t)),
-            just=jnp.where(happens, hit * 1.0, memory.just), side=self.rules.next_sides(memory.side, hit, fires),
+            since=jax.lax.stop_gradient(t), just=jnp.where(happens | sampled, hit * 1.0, memory.just),
+            side=self.rules.next_sides(memory.side, hit, fires),
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
@@ -177,9 +182,7 @@ class EventPrograms:
         depth = jnp.sum(jnp.where(hit, depths, 0.0))
         parts = jnp.sum(hit * numbers), t, depth, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
-        begun = self._begin(new, t, after, memory.due == _START, stops)
-        going_on = new._replace(due=jnp.full((), _NOTHING, t.dtype))  # a sample begins no segment
-        return after, jax.tree.map(lambda x, old: jnp.where(sampled, old, x), begun, going_on), entry
+        return after, self._begin(new, t, after, memory.due == _START, stops), entry
 
     def _with_segment(self, memory: Memory, t: Array, q: Array, fired: Array) -> Memory:
         """The memory with what the event that has fired, in the mask, changes in the equations."""
@@ -204,8 +207,9 @@ class EventPrograms:
         trouble = jnp.where(jnp.any(early), float(STARTED), memory.trouble)
         halted = stops | (trouble != 0)
         due, culprit = jnp.asarray(_NOTHING, t.dtype), memory.culprit
+        crossing = standing.crossing | self.rules.rests(y[2], memory.held)
         for j in reversed(range(len(self.rules.events))):  # the first one in their order
-            due = jnp.where(standing.crossing[j], float(j), due)
+            due = jnp.where(crossing[j], float(j), due)
             culprit = jnp.where(early[j], float(j), culprit)
         return memory._replace(
             due=jnp.where(halted, _NOTHING, due), halted=halted * 1.0, trouble=trouble, culprit=culprit,

@@ -35,13 +35,15 @@ from jaxmbd.analyses.events.impact import (
     latched,
     positions,
     rates,
+    with_latches,
 )
+from jaxmbd.analyses.events.sticking import Slip, Stick
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated, start_of
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.state.output_channels import Snapshot
@@ -96,6 +98,7 @@ class EventRules:
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
         self.opening = any(isinstance(event.then, Release) for event in events)
+        self.sticking = tuple(isinstance(event.then, Stick) for event in events)
         self.samples = any(isinstance(x, AbstractSampledController) for x in equations.mechanism.controllers)
         self.is_position = tuple(_is_position(equations, event.quantity, gap) for event in events)
         self.positions = all(self.is_position)  # then their heights need no forces
@@ -111,7 +114,10 @@ class EventRules:
 
     def formulation_with(self, latches: Latches) -> AbstractFormulation:
         """The formulation with its latches."""
-        return latched(self.formulation, latches) if any(self.latching) else self.formulation
+        if not any(self.latching):
+            return self.formulation
+        parts = [self.events[j].then for j in self.rows]
+        return latched(self.formulation, latches, tuple(x.part if isinstance(x, Stick) else "" for x in parts))
 
     @property
     def added_rows(self) -> int:
@@ -128,22 +134,40 @@ class EventRules:
         self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array, z: Array
     ) -> Float[Array, " n"]:
         """The event quantities minus their values."""
-        equations = at_integrated(equations, z)
-        at = Snapshot.at_rest(equations, t, q)
+        equations, latches = at_integrated(equations, z), with_latches(formulation)
+        at, efforts = Snapshot.at_rest(equations, t, q), None
         if not self.positions:
-            motion = motion_of(formulation, equations, t, q, v)
+            if latches is not None and latches is formulation:
+                motion, efforts = latches.motion_and_efforts(equations, t, q, v)
+            else:
+                motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
-        return jnp.stack([self._quantity(equations, formulation, event, at) for event in self.events]) - self.levels
+        watched = self._watched(equations, latches, at, efforts)
+        return jnp.stack([self._quantity(equations, event, at, watched) for event in self.events]) - self.levels
 
-    def _quantity(self, equations: Equations, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
+    def _watched(
+        self, equations: Equations, latches: LatchedFormulation | None, at: Snapshot, efforts: Array | None
+    ) -> dict[str, Array]:
+        """The efforts of latches that events watch, by the names of these quantities; of a friction, by its own name,
+        how much its effort exceeds what holds, forward and back, negative while it slips."""
+        rows = zip(self.rows, self.latching, strict=True)
+        names = [effort_of(self.events[j].name) if latches else "" for j, latches in rows]
+        asked = {event.quantity.name for event in self.events if isinstance(event.quantity, ChannelName)}
+        slipping = [event.then.part for event in self.events if isinstance(event.then, Slip)]
+        if latches is None or not (slipping or asked & {*names} - {""}):
+            return {}
+        efforts = latches.efforts(equations, at.t, at.q, at.v) if efforts is None else efforts
+        found, held = dict(zip(names, efforts, strict=True)), latches.latches.at(at.t)[0]
+        for k, part in ((latches.parts.index(part), part) for part in dict.fromkeys(slipping)):
+            beyond = jnp.stack([-efforts[k], efforts[k]]) - equations.mechanism[part].holds(at.t)
+            found[part] = jnp.where(held[k], beyond, -jnp.ones_like(beyond))
+        return found
+
+    def _quantity(self, equations: Equations, event: Event, at: Snapshot, watched: dict[str, Array]) -> Array:
+        if isinstance(event.then, Slip):
+            return watched[event.then.part][0 if event.then.direction > 0 else 1]
         name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
-        latches = [self.events[j].name if held else "" for j, held in zip(self.rows, self.latching, strict=True)]
-        efforts = [effort_of(latch) if latch else None for latch in latches]
-        if name not in efforts:
-            return read_one(equations, event.quantity, at)
-        inner = formulation.base if isinstance(formulation, Projection) else formulation
-        assert isinstance(inner, LatchedFormulation)
-        return inner.efforts(equations, at.t, at.q, at.v)[efforts.index(name)]
+        return watched[name] if name in watched else read_one(equations, event.quantity, at)
 
     def is_told(self, distance: Float[Array, " n"], since: Scalar) -> Bool[Array, " n"]:
         """The mask of the quantities, on their values at the start of a segment, that have a sign at the time `since`
@@ -180,7 +204,7 @@ class EventRules:
         along = jnp.ones_like(t), motion.qdot, motion.rate, jnp.zeros_like(z).at[: len(own)].set(own)
         rates = lambda t, *y: self.distances_and_rates(equations, formulation, t, y)[1]  # noqa: E731
         rate, bend = jax.jvp(rates, (t, q, v, z), along)
-        turns = side * bend > 0
+        turns = (side * bend > 0) & ~np.asarray(self.sticking)  # which come to rest and stay there
         return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
 
     def resolution(self, tolerance: Scalar) -> Float[Array, " n"]:
@@ -248,6 +272,38 @@ class EventRules:
         _, quadratures = split_integrated(equations.mechanism, z)
         own = KinematicReader(at, v).sampled(_SAMPLED_NEAR * self.gap)
         return jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
+
+    def directed(self, z: Array, fired: Bool[Array, " n"]) -> Array:
+        """The states of parts, as they are integrated, after the event in the mask `fired`: the directions in which
+        frictions slip."""
+        names = self.equations.mechanism.layout.z.names
+        for j, event in enumerate(self.events):
+            if isinstance(event.then, Stick | Slip):
+                k = names.index(f"{event.then.part}.direction")
+                z = z.at[k].set(jnp.where(fired[j], event.then.direction, z[k]))
+        return z
+
+    def rests(self, z: Array, held: Array) -> Bool[Array, " n"]:
+        """The mask of the events that close the latch of a friction which neither slips nor is held: at the start of a
+        motion those at rest."""
+        names, found = self.equations.mechanism.layout.z.names, jnp.zeros(len(self.events), bool)
+        for k, j in enumerate(self.rows):
+            then = self.events[j].then
+            if isinstance(then, Stick):
+                found = found.at[j].set((z[names.index(f"{then.part}.direction")] == 0) & (held[k] == 0))
+        return found
+
+    def started(self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any) -> Array:
+        """The states of parts at the start of a motion, whose rates say in which directions frictions slip."""
+        z = y[2]
+        if not any(self.sticking):
+            return z
+        rates = jax.lax.stop_gradient(self.distances(equations, formulation, t, *y))
+        for j, event in enumerate(self.events):
+            if isinstance(event.then, Stick):
+                k = equations.mechanism.layout.z.names.index(f"{event.then.part}.direction")
+                z = z.at[k].set(jnp.where(jnp.abs(rates[j]) > self.near[j], jnp.sign(rates[j]), 0.0))
+        return z
 
     def impact(
         self, at: Configuration, latches: Latches, v: Float[Array, " nv"], hit: Bool[Array, " n"]

@@ -93,17 +93,26 @@ class Latches(eqx.Module):
 class LatchedFormulation(AbstractFormulation):
     """A formulation with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them.
 
-    κ is the rate at which violations decay by default, as in `Stabilized`.
+    κ is the rate at which violations decay by default, as in `Stabilized`. `parts`: the names of the frictions that
+    latches belong to, empty for those of a user's events.
     """
 
     of: AbstractFormulation
     latches: Latches
+    parts: tuple[str, ...] = eqx.field(static=True)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+        return self.motion_and_efforts(equations, t, q, v)[0]
+
+    def motion_and_efforts(
+        self, equations: Equations, t: Scalar, q: Array, v: Array
+    ) -> tuple[StateDerivative, Float[Array, " k"]]:
+        """The motion, and the force [N] or torque [N m] of each latch along its coordinate; zero where it is open."""
         motion = self.of.motion(equations, t, q, v)
         compliance, efforts = self._efforts(equations, t, q, motion)
         vdot, lam = efforts @ compliance.changes, efforts @ compliance.multipliers
-        return StateDerivative(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
+        held = StateDerivative(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
+        return held, efforts
 
     def with_rows(self, equations: Equations, t: Scalar) -> Equations:
         """The equations with a row `s(q, t) − s₀ = 0` for each latch, of which those of open ones are not solved."""
@@ -118,7 +127,7 @@ class LatchedFormulation(AbstractFormulation):
         return Equations(mechanism.with_parts([row])).solved_in(equations.redundant, solved)
 
     def efforts(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
-        """The force [N] or torque [N m] of each latch along its coordinate; zero where it is open."""
+        """These forces and torques alone."""
         return self._efforts(equations, t, q, self.of.motion(equations, t, q, v))[1]
 
     def _efforts(self, equations: Equations, t: Scalar, q: Array, motion: StateDerivative) -> tuple[Compliance, Array]:
@@ -138,16 +147,27 @@ def _offsets(t: Scalar, q: Array, latched: tuple[Equations, tuple[Quantity, ...]
     return positions(equations, along, t, q) - values
 
 
-def latched(formulation: AbstractFormulation, latches: Latches) -> AbstractFormulation:
+def latched(formulation: AbstractFormulation, latches: Latches, parts: tuple[str, ...]) -> AbstractFormulation:
     """The formulation with latched coordinates."""
     if isinstance(formulation, Projection):
-        return Projection(latched(formulation.base, latches))
+        return Projection(latched(formulation.base, latches, parts))
     if isinstance(formulation, AbstractProjectedFormulation):
         raise MechanismError(
-            f"Latch cannot be used with {type(formulation).__name__}, which knows the mechanism's own constraints "
-            "only; use Stabilized(), Augmented() or Projection()."
+            f"{_who(parts)} cannot be used with {type(formulation).__name__}, which knows the mechanism's own "
+            "constraints only; use Stabilized(), Augmented() or Projection()."
         )
-    return LatchedFormulation(formulation, latches)
+    return LatchedFormulation(formulation, latches, parts)
+
+
+def _who(parts: tuple[str, ...]) -> str:
+    """What latches belong to."""
+    return next((f"DryFriction {name!r}" for name in parts if name), "Latch")
+
+
+def with_latches(formulation: AbstractFormulation) -> LatchedFormulation | None:
+    """The formulation that knows of latches, within another one or not; None if there are none."""
+    inner = formulation.base if isinstance(formulation, Projection) else formulation
+    return inner if isinstance(inner, LatchedFormulation) else None
 
 
 class ImpactResult(eqx.Module):

@@ -15,7 +15,7 @@ from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
-from jaxmbd.analyses.simulation.samples import check_native_samples, is_clock
+from jaxmbd.analyses.simulation.samples import check_native_changes, is_clock
 from jaxmbd.analyses.simulation.settings import SettledIntegration
 from jaxmbd.analyses.simulation.step_control import first_step, relative_tolerance
 from jaxmbd.analyses.simulation.verdict import (
@@ -129,7 +129,7 @@ def _with_events(
             run, log = forward_only((run, log), _FORWARD_ONLY)
         programs = event_programs(settings, equations, formulation, ts)
         return solution_with_events(run, log, programs, jnp.asarray(ts), rank, tolerance)
-    check_native_samples(equations.mechanism, native)
+    check_native_changes(equations.mechanism, native)
     # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
     control = settings.controller
     if isinstance(control, dfx.PIDController) and control.dtmax is None:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
+from jaxmbd.analyses.events.impact import with_latches
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.equations.equations import Equations
@@ -90,12 +91,13 @@ def _of_state(given: Any, asked: Asked, t: Array, q: Array, closed: Array, w: Ar
     """What is asked for at one time, with the speeds made consistent at the `closed` coordinates."""
     mechanism, formulation, changes, redundant = given
     equations = equations_at(Equations(mechanism, redundant), changes, t).with_own_states(z)
-    return _read(equations, asked, _Instant(t, q, z, lambda: formulation.motion(equations, t, closed, w)))
+    at = _Instant(t, q, z, lambda: formulation.motion(equations, t, closed, w))
+    return _read(equations, formulation, asked, at)
 
 
 def _of_snapshot(given: Any, asked: Asked, at: Snapshot) -> Readings:
-    mechanism, _, changes = given
-    return _read(equations_at(Equations(mechanism), changes, at.t), asked, at)
+    mechanism, formulation, changes = given
+    return _read(equations_at(Equations(mechanism), changes, at.t).with_own_states(at.z), formulation, asked, at)
 
 
 class _Instant:
@@ -114,8 +116,15 @@ class _Instant:
     lam = property(lambda self: self._motion.lam)
 
 
-def _read(equations: Equations, asked: Asked, at: Any) -> Readings:
-    reader, violation = Reader(equations, at), None
+def _read(equations: Equations, formulation: AbstractFormulation, asked: Asked, at: Any) -> Readings:
+    latched = with_latches(formulation)
+
+    def held() -> dict[str, Array]:
+        if latched is None or not any(latched.parts):
+            return {}
+        return dict(zip(latched.parts, latched.efforts(equations, at.t, at.q, at.v), strict=True))
+
+    reader, violation = Reader(equations, at, held), None
     channels = {name: reader.read(name) for name in asked.names}
     reactions = {name: _reaction(reader, name) for name in asked.reactions}
     if asked.violation:

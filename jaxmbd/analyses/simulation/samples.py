@@ -8,10 +8,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.event import Event, LogOnly
+from jaxmbd.analyses.events.sticking import dry_frictions
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine import choice
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.sampled import AbstractSampledController
+from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.upstream.equinox_internals import with_fields
 
@@ -55,7 +57,7 @@ def _count(part: AbstractSampledController, t0: Any, t1: Any) -> int:
     return int(np.ceil((float(times[1]) - float(times[0])) / float(period))) + 1
 
 
-def _label(part: AbstractSampledController) -> str:
+def _label(part: AbstractSampledController | DryFriction) -> str:
     return f"{type(part).__name__} {part.name!r}"
 
 
@@ -69,12 +71,12 @@ def is_clock(events: tuple[Event, ...]) -> bool:
     return len(events) == 1 and events[0].name == _CLOCK
 
 
-def check_native_samples(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
-    """Raise if a motion with samples cannot run in the native loop, which alone takes them."""
-    parts = sampled_controllers(mechanism)
+def check_native_changes(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
+    """Raise if a motion whose parts change at instants cannot run in the native loop, which alone can do that."""
+    parts = [*sampled_controllers(mechanism), *dry_frictions(mechanism)]
     if parts:
         raise MechanismError(
-            f"{_label(parts[0])} computes at instants, for which a motion must run natively, and this is one "
+            f"{_label(parts[0])} changes at instants, for which a motion must run natively, and this is one "
             f"{hindrance.value}. Leave engine and adjoint out, take an explicit method or Radau, and laws that are "
             "arithmetic."
         )

@@ -15,6 +15,7 @@ from jaxmbd.analyses.checks import check_assembled, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
+from jaxmbd.analyses.events.sticking import events_of_parts
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.automatic import run_by_choice
 from jaxmbd.analyses.simulation.integration import integrate
@@ -121,8 +122,9 @@ def _run(
     sampled = sample_times(mechanism, ts[0], ts[-1])
     given = [x.astype(ts.dtype) for x in (chosen.switching_times, sampled) if x is not None]
     switching = jnp.concatenate(given) if given else None
-    alone = sampled is not None and not chosen.events
-    events, room = ((clock(),), 1) if alone else (chosen.events, chosen.max_events)
+    own = (*chosen.events, *events_of_parts(mechanism))
+    alone = sampled is not None and not own
+    events, room = ((clock(),), 1) if alone else (own, chosen.max_events)
     _check_implicit(steps[0], formulation)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, chosen, steps)

@@ -15,6 +15,7 @@ from jaxmbd.checks import check_law
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.linear import PID
 from jaxmbd.model.driver import Driver, check_continuous
+from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.force.force import (
     AbstractJointForce,
     FunctionWithInputs,
@@ -40,6 +41,7 @@ _FIELDS: dict[tuple[type, str], str] = {
     (SpringDamper, "tension"): "actuator",
     (DCMotor, "voltage"): "voltage",
     (HydraulicCylinder, "opening"): "opening",
+    (DryFriction, "normal"): "normal",
     (Driver, "motion"): "motion",
     (PID, "reference"): "reference",
 }
@@ -57,7 +59,7 @@ def input_units(mechanism: Any) -> dict[str, str]:
             units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
         if isinstance(force, SpringDamper):
             units[f"{force.name}.tension"] = "N"
-        for component, unit in (("voltage", "V"), ("opening", "1")):
+        for component, unit in (("voltage", "V"), ("opening", "1"), ("normal", "")):
             if _has_input(force, component):
                 units[f"{force.name}.{component}"] = unit
     for driver in mechanism.drivers:

@@ -71,6 +71,14 @@ def _channels(mechanism: Any) -> dict[str, tuple[str, bool]]:
     return found
 
 
+def rate_name(mechanism: Any, coordinate: str) -> str:
+    """The name of the rate of a coordinate: `"O.angle_rate"`, `"rod.vx"`."""
+    owner, _, component = coordinate.partition(".")
+    if any(body.name == owner for body in mechanism.bodies):
+        return f"{owner}.{mechanism.space.speeds[mechanism.space.coordinates.index(component)]}"
+    return f"{coordinate}_rate"
+
+
 def component_of(name: str) -> tuple[str, int | None]:
     """A name without the index of a component, and that: `"tip[1]"` is `("tip", 1)`."""
     base, bracket, place = name.removesuffix("]").partition("[")
