@@ -244,6 +244,16 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
         still=True,
     ),
+    "DryFriction": on_joint(
+        sp.DryFriction,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.DryFriction(
+            n, c, 0.8 * s, laws.Sine(array(3.0), array(2.0), array(3.0)), 0.5, 0.3, 0.4, 1.2, 1.0
+        ),
+        still=True,
+    ),
     "LuGreFriction": on_joint(
         sp.LuGreFriction,
         "forces",

@@ -3,11 +3,14 @@
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
 
-from jaxmbd.analyses.events.event import ChannelName, Event, Latch, LogOnly, Release
+from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Latch, LogOnly, Release
 from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import rate_name
+from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.upstream.equinox_internals import with_fields
 
 
@@ -38,13 +41,24 @@ def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:
     found: list[Event] = []
     for part in dry_frictions(mechanism):
         rate, effort = (ChannelName(name) for name in (rate_name(mechanism, part.coordinate), f"{part.name}.effort"))
-        actions: dict[str, tuple[Any, Any]] = {
-            "sticks": (rate, Stick(ChannelName(part.coordinate), part.name)),
-            "slips forward": (effort, Slip(part.name, 1.0)),
-            "slips back": (effort, Slip(part.name, -1.0)),
-        }
-        for what, (quantity, action) in actions.items():
-            side = {"at": 0.0} if what == "sticks" else {"above": 0.0}
-            event = Event("part", "t", then=LogOnly(), **side)
-            found.append(with_fields(event, name=f"{part.name}.{what}", quantity=quantity, then=action))
+        found += [
+            _event(f"{part.name}.sticks", rate, Stick(ChannelName(part.coordinate), part.name), at=0.0),
+            _event(f"{part.name}.slips forward", effort, Slip(part.name, 1.0), above=0.0),
+            _event(f"{part.name}.slips back", effort, Slip(part.name, -1.0), above=0.0),
+        ]
+        if callable(part.normal):  # where nothing presses any more, friction has a kink
+            found.append(_event(f"{part.name}.opens", Normal(part.normal), LogOnly(), below=0.0))
     return tuple(found)
+
+
+class Normal(eqx.Module):
+    """What presses a friction, as a quantity of an event."""
+
+    function: Any
+
+    def __call__(self, at: Snapshot) -> Array:
+        return jnp.asarray(self.function(at.t))
+
+
+def _event(name: str, quantity: Any, action: AbstractAction, **value: float) -> Event:
+    return with_fields(Event("part", "t", then=LogOnly(), **value), name=name, quantity=quantity, then=action)

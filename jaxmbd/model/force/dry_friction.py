@@ -20,8 +20,8 @@ class DryFriction(AbstractJointForce, AbstractOwnStates):
 
     While it slips, `τ = −d N (τ_c + τ_b exp(−|φ̇| / v_b)) − c φ̇` with the direction `d = ±1` of the motion. Where the
     rate becomes zero the coordinate is locked, without creep, by the effort that this takes, until that exceeds
-    `p N (τ_c + τ_b)`. Both are events, `"brake.sticks"`, `"brake.slips forward"` and `"brake.slips back"`, in the log
-    of the motion; `max_events` is the room for them.
+    `p N (τ_c + τ_b)`. These are events in the log of the motion, `"brake.sticks"`, `"brake.slips forward"` and
+    `"brake.slips back"`, and `"brake.opens"` where N becomes negative; `max_events` is the room for them.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `coulomb` τ_c `[N m]` or `[N]`, with `normal` a coefficient;
     `normal` N, a number or a function of time that multiplies it, such as the force that presses a brake, one by
