@@ -25,7 +25,7 @@ def inputs(mechanism: Mechanism) -> dict[str, str]:
     - `"motor.effort"`: an addition to the effort of a force along a coordinate;
     - `"spring.tension"`: an addition to the tension of a spring-damper `[N]`;
     - `"motor.voltage"`: an addition to the voltage of a DC motor `[V]`; `"cylinder.opening"`: to the opening of the
-      valve of a hydraulic cylinder `[1]`;
+      valve of a hydraulic cylinder `[1]`; `"brake.normal"`: to what presses a dry friction;
     - `"drive.motion"`: an addition to what a driver prescribes `[rad, m]`, or to the speed;
     - `"pid.reference"`: an addition to the reference of a controller, in the unit of the quantity that it controls.
 

@@ -139,8 +139,8 @@ def channel_values(equations: Equations, names: Iterable[str], at: Snapshot) -> 
 class Reader:
     """Reads quantities of one instant; intermediate results that several quantities share are computed once."""
 
-    def __init__(self, equations: Equations, at: Snapshot, held: Callable[[], dict[str, Array]] = dict) -> None:
-        """`held`: gives the efforts of what sticks, by the names of the forces."""
+    def __init__(self, equations: Equations, at: Any, held: Callable[[], dict[str, Array]] = dict) -> None:
+        """`at`: a `Snapshot`, or what has its fields; `held`: gives the efforts of what sticks, by names of forces."""
         self._held = held
         equations = equations.with_own_states(at.z)
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at

@@ -12,6 +12,7 @@ import pytest
 from jaxtyping import Array
 
 from jaxmbd.engine import as_program
+from jaxmbd.extend import AbstractController
 from tests.model import laws
 from tests.model.law_bench import (
     FIRST,
@@ -31,7 +32,7 @@ DIFFERENCE = 2e-7  # central differences, relative to numbers of size 1 to 100
 
 @pytest.mark.parametrize("space", SPACES)
 def test_every_public_part_is_registered(space: str) -> None:
-    """A new class has to come with an example here; controllers, whose laws know no markers, have tests of their own."""
+    """A new class has to come with an example here; controllers, whose laws know no markers, have their own tests."""
     module = SPACES[space].space
     apart = {
         module.Body,

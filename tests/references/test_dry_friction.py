@@ -163,7 +163,7 @@ def test_derivatives_of_clutches(mode: Any) -> None:
 
 BRAKE = {
     "clutch.sticks": (0.00677970887792, 0.109289826824, 1.66364144279),
-    "clutch.slips back": (0.0593392840273, 0.534248338546), "brake.sticks": (0.640613940788,),
+    "clutch.slips forward": (0.0593392840273, 0.534248338546), "brake.sticks": (0.640613940788,),
 }  # fmt: skip
 BRAKE_AT_THREE = (101.565191064, 54.3544150338, 54.5504069996, 2.28987147111)
 BRAKE_BY_STIFFNESS = (0.0223015808995, 0.0121662424928, 0.00203888132074, 0.1094761808)
