@@ -92,6 +92,19 @@ def test_a_motion_goes_on_while_it_sticks_and_while_it_slips() -> None:
         np.testing.assert_allclose(second.q[-1], whole.q[-1], atol=1e-9)
 
 
+def test_what_is_added_to_a_friction_breaks_it_loose() -> None:
+    """An input of the friction itself, and what presses it, are signals like others."""
+    mass = pl.Body("mass", 1.0, 1.0)
+    friction = pl.DryFriction("friction", "rail.displacement", 2.0)
+    bare = pl.Mechanism(
+        [mass], [pl.Prismatic("rail", pl.ground.at(), mass.at())], [friction], coordinates="joint"
+    )  # fmt: skip
+    pushed = mbd.with_inputs(bare, {"friction.effort": lambda t: 4.0 * t, "friction.normal": 0.5})
+    solution = moved(pushed, np.array([0.0, 0.7, 1.0]))
+    np.testing.assert_allclose(times_of(solution, "friction.slips forward"), [0.75], atol=1e-10)
+    np.testing.assert_allclose(solution["rail.displacement"], [0.0, 0.0, 2 / 3 * 0.25**3], atol=1e-9)
+
+
 def test_it_says_what_it_cannot() -> None:
     mechanism = pushed()
     with pytest.raises(mbd.MechanismError, match="DryFriction 'friction' changes at instants"):

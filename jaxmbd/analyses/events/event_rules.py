@@ -37,8 +37,9 @@ from jaxmbd.analyses.events.impact import (
     rates,
     with_latches,
 )
-from jaxmbd.analyses.events.sticking import Slip, Stick
+from jaxmbd.analyses.events.sticking import Slip, Stick, held_by
 from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.engine import as_program
 from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.kinematic_quantities import KinematicReader
@@ -138,7 +139,7 @@ class EventRules:
         at, efforts = Snapshot.at_rest(equations, t, q), None
         if not self.positions:
             if latches is not None and latches is formulation:
-                motion, efforts = latches.motion_and_efforts(equations, t, q, v)
+                motion, efforts = as_program(LatchedFormulation.motion_and_efforts)(latches, equations, t, q, v)
             else:
                 motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
@@ -159,7 +160,7 @@ class EventRules:
         efforts = latches.efforts(equations, at.t, at.q, at.v) if efforts is None else efforts
         found, held = dict(zip(names, efforts, strict=True)), latches.latches.at(at.t)[0]
         for k, part in ((latches.parts.index(part), part) for part in dict.fromkeys(slipping)):
-            beyond = jnp.stack([-efforts[k], efforts[k]]) - equations.mechanism[part].holds(at.t)
+            beyond = jnp.stack([-efforts[k], efforts[k]]) - held_by(equations.mechanism, part, at.t)
             found[part] = jnp.where(held[k], beyond, -jnp.ones_like(beyond))
         return found
 

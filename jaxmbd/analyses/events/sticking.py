@@ -7,9 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Latch, LogOnly, Release
+from jaxmbd.arrays import Scalar
 from jaxmbd.model.force.dry_friction import DryFriction
+from jaxmbd.model.force.force import ScaledJointForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import rate_name
+from jaxmbd.model.states import stateful
 from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.upstream.equinox_internals import with_fields
 
@@ -32,8 +35,20 @@ class Slip(Release):
 
 
 def dry_frictions(mechanism: Mechanism) -> list[DryFriction]:
-    """The forces that stick."""
-    return [force for force in mechanism.forces if isinstance(force, DryFriction)]
+    """The forces that stick, those within others among them, to which inputs are added, say."""
+    return [part for part in stateful(mechanism.forces) if isinstance(part, DryFriction)]
+
+
+def held_by(mechanism: Mechanism, name: str, t: Scalar) -> Scalar:
+    """The largest effort that the friction of a name holds, as far as it is switched on."""
+    force: Any = mechanism[name]
+    factor = jnp.ones((), t.dtype)
+    while not isinstance(force, DryFriction):
+        if isinstance(force, ScaledJointForce):
+            force, factor = force.force, factor * force.factor
+        else:
+            force = force.without_inputs
+    return factor * force.holds(t)
 
 
 def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:

@@ -25,14 +25,14 @@ enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, CO
    event that is due, the number of entries in the log, 1 when an event has ended the motion, and the time of the last event,
    since when a quantity is watched; `room` for entries of so many numbers, `entry`. For each event there is one of the
    components from `touching` on, 1 if its height is divided by that time, and from `nearest` on, the least height from
-   which its quantity turned back. `samples`: how often a sample may be due, at switching times; 0 if there are none. */
+   which its quantity turned back. `samples`: how often something may be due at a switching time, 0 for never. */
 typedef struct {
   int64_t events, room, entry, time, due, logged, halted, since, touching, nearest, samples;
 } Memory;
 
-/* What is due: nothing; a look at the guards, at the start of a motion; a sample, at a switching time; event `j` where it is, for the number `j`; or event
-   `j` at a root of its height, which is the end of a step, for `events + j`. Where a motion ends because the height of event
-   `j` is no number from there on, `2 events + j`. */
+/* What is due: nothing; a look at the guards, at the start of a motion; what happens at a switching time, samples among it;
+   event `j` where it is, for the number `j`; or event `j` at a root of its height, which is the end of a step, for `events +
+   j`. Where a motion ends because the height of event `j` is no number from there on, `2 events + j`. */
 enum { NOTHING = -1, START = -2, SAMPLE = -3 };
 /* Parts of a step in which events are looked for, at most; and where a quantity seems to touch its value. */
 enum { FINEST = 1 << 10, FINEST_AT_A_TOUCH = 1 << 20 };
