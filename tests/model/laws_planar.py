@@ -246,7 +246,7 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.DryFriction(
             n, c, 0.8 * s, laws.Sine(array(3.0), array(2.0), array(3.0)), 0.5, 0.3, 0.4, 1.2, 1.0
         ),
-        still=True,
+        idle=("peak",),  # it says when the friction breaks loose
     ),
     "LuGreFriction": on_joint(
         pl.LuGreFriction,
