@@ -244,16 +244,6 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.DCMotor(n, c, laws.Sine(array(1.0), array(2.0 * s), array(3.0)), 0.8, 0.3, 0.4, 2.0, 1.5),
         still=True,
     ),
-    "DryFriction": on_joint(
-        sp.DryFriction,
-        "forces",
-        sp.Revolute,
-        "angle",
-        lambda n, c, s: sp.DryFriction(
-            n, c, 0.8 * s, laws.Sine(array(3.0), array(2.0), array(3.0)), 0.5, 0.3, 0.4, 1.2, 1.0
-        ),
-        idle=("peak",),  # it says when the friction breaks loose
-    ),
     "LuGreFriction": on_joint(
         sp.LuGreFriction,
         "forces",
@@ -275,6 +265,16 @@ FORCES: Mapping[str, Case] = {
         lambda n, a, b, s: sp.HydraulicCylinder(
             n, a, b, laws.servo, 0.9, 0.7 * s, 2.0, 3.0, 1.5, 0.4, 3.0, 0.1, 1.5, 0.7, 0.6, 1.2
         ),
+    ),
+    "DryFriction": on_joint(
+        sp.DryFriction,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.DryFriction(
+            n, c, 0.8 * s, laws.Sine(array(3.0), array(2.0), array(3.0)), 0.5, 0.3, 0.4, 1.2, 1.0
+        ),
+        idle=("peak",),  # it says when the friction breaks loose
     ),
 }
 
