@@ -188,3 +188,25 @@ def test_a_long_table_is_stepped_through() -> None:
     speeds = np.append(0.0, np.cumsum(h * (force[:-1] + force[1:]) / 2))
     positions = np.append(0.0, np.cumsum(h * speeds[:-1] + h**2 * (2 * force[:-1] + force[1:]) / 6))
     np.testing.assert_allclose(solution["rail.displacement"], positions[saved], rtol=0, atol=1e-12)
+
+
+def test_a_quantity_that_jumps_over_its_value_is_an_event_at_the_switching_time() -> None:
+    """An acceleration, by a force that is switched on and weakened: the times move with the switching times."""
+    mass = pl.Body("mass", 1.0, 1.0)
+    rail = pl.Prismatic("rail", pl.ground.at(), mass.at())
+    events = [
+        mbd.Event("up", "mass.ax", above=2.0, then=mbd.LogOnly()),
+        mbd.Event("down", "mass.ax", below=2.0, then=mbd.LogOnly()),
+    ]
+
+    def times(on: Any) -> Any:
+        kick = pl.JointForce("kick", "rail.displacement", mbd.Piecewise(jnp.stack([on, on + 0.3]), [0.0, 5.0, 1.0]))
+        mechanism = pl.Mechanism([mass], [rail], [kick], coordinates="joint")
+        start = mbd.assemble(mechanism, {"rail.displacement": 0.0})
+        solution = mbd.simulate(mechanism, start, np.linspace(0.0, 1.0, 5), events=events, max_events=4)
+        assert solution.events is not None
+        return jnp.append(solution.events.times[:2], solution["rail.displacement"][-1])
+
+    found, slopes = jax.jvp(times, (jnp.asarray(0.4),), (jnp.ones(()),))
+    np.testing.assert_allclose(found, [0.4, 0.7, 5 * (0.3**2 / 2 + 0.3 * 0.3) + 0.3**2 / 2], rtol=1e-10)
+    np.testing.assert_allclose(slopes, [1.0, 1.0, -5 * 0.3 - 0.3], rtol=1e-9)
