@@ -1,5 +1,6 @@
 """Controllers, filters and delays as parts: what they read, compute and drive; closed forms of the linear ones."""
 
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.errors import MechanismError
+from jaxmbd.io import write_mjcf, write_urdf
 
 TIGHT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
 RATE = 3.0  # of what turns, or swings
@@ -344,6 +346,21 @@ def test_references_and_gains_have_names() -> None:
     described = repr(mbd.describe(mechanism))
     assert "States of parts z (1): servo.integral" in described
     assert "Controller servo: reads O.angle; drives O.angle" in described
+
+
+def test_a_controller_that_fails_is_named() -> None:
+    law = pl.Controller("root", "O.angle", lambda t, u, _: jnp.sqrt(0.2 - t) * u[0], "O.angle")
+    with pytest.raises(mbd.SolveError, match="the output of the controller 'root' is not finite from there on"):
+        swung(arm(law))
+
+
+def test_files_of_other_programs_say_that_they_lack_controllers(tmp_path: Path) -> None:
+    body = sp.Body("body", 1.0, np.diag([0.1, 0.2, 0.3]))
+    hinge = sp.Revolute("O", sp.ground.at(), body.at())
+    mechanism = sp.Mechanism([body], [hinge], [], coordinates="joint", controllers=[sp.LowPass("slow", "O.angle", 1.0)])
+    for write, name in ((write_mjcf, "a.xml"), (write_urdf, "a.urdf")):
+        remarks = write(mechanism, tmp_path / name)
+        assert any("LowPass 'slow' has no counterpart" in str(remark) for remark in remarks)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------

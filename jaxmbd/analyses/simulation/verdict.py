@@ -28,6 +28,7 @@ from jaxmbd.arrays import Number, Scalar, frozen
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.user_classes import is_users
@@ -319,8 +320,13 @@ def _nonfinite_forces(
         if np.isfinite(np.asarray(forces)).all():
             continue
         mechanism = equations.mechanism
-        names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]
-        these = f"the force {names[0]!r} is" if len(names) == 1 else f"the forces {', '.join(map(repr, names))} are"
+        kind, names = "force", [f.name for f in mechanism.forces if not _is_finite(mechanism, f, *there)]
+        if not names:
+            reader = KinematicReader(equations.at(*there[:2]), there[2])
+            outputs = {part.name: np.asarray(reader.output(part.name)) for part in mechanism.controllers}
+            kind, names = "output of the controller", [n for n, y in outputs.items() if not np.isfinite(y).all()]
+        many = "s"[: len(names) != 1]
+        these = f"the {kind}{many} {', '.join(map(repr, names))} {'are' if many else 'is'}"
         return f"{these} not finite from there on. Check the function, its parameters and the range it is valid in."
     return ""
 

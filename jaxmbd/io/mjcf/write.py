@@ -64,6 +64,8 @@ def write_mjcf(
     order = _write_tree(target)
     write_constraints(target)
     write_forces(target)
+    for controller in mechanism.controllers:
+        target.lost(controller, "has no counterpart in MJCF and is left out")
     for sensor in mechanism.sensors:
         target.remarks.changed(f"sensor {sensor.name!r}", "is left out")
     if state is not None:

@@ -86,7 +86,7 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
             robot.lost(joint, "has an armature, which URDF cannot express; it is left out")
     for force in mechanism.forces:
         _write_force(robot, force)
-    for part in (*mechanism.drivers, *mechanism.sensors):
+    for part in (*mechanism.drivers, *mechanism.controllers, *mechanism.sensors):
         robot.lost(part, "has no counterpart in URDF and is left out")
     if strict:
         check_strict(file, robot.remarks.found)
