@@ -332,6 +332,16 @@ def test_an_equilibrium_holds_what_filters_and_controllers_give() -> None:
     np.testing.assert_allclose(mbd.read(mechanism, state, "f.value"), angle, rtol=1e-10)
 
 
+def test_a_state_space_at_rest() -> None:
+    """A filter settles; an integrator keeps its value, with derivatives that are none."""
+    t, u = jnp.zeros(()), jnp.asarray([0.5])
+    smooth = pl.StateSpace("s", "O.angle", [[0.0, 1.0], [-4.0, -1.0]], [[0.0], [8.0]], [[1.0, 0.0]])
+    np.testing.assert_allclose(smooth.steady(t, u), [1.0, 0.0], atol=1e-14)
+    integrator = pl.StateSpace("i", "O.angle", [[0.0]], [[1.0]], [[1.0]], state=[0.3])
+    np.testing.assert_array_equal(integrator.steady(t, u), [0.3])
+    np.testing.assert_array_equal(jax.jacrev(lambda u: integrator.steady(t, u))(u), [[0.0]])
+
+
 def test_references_and_gains_have_names() -> None:
     servo = pl.PID("servo", "O.angle", 0.0, kp=60.0, drives="O.angle")
     mechanism = arm(servo)

@@ -192,8 +192,10 @@ class StateSpace(AbstractDynamicController):
 
     def steady(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
         """Where `A` is regular; an integrator keeps its value."""
-        change = -jnp.linalg.solve(self.A, self.own_rates(t, u))
-        return jnp.where(jnp.all(jnp.isfinite(change)), self.state + change, self.state)
+        size, rounding = jnp.linalg.norm(self.A) ** len(self.A), len(self.A) * jnp.finfo(self.A.dtype).eps
+        regular = jnp.abs(jnp.linalg.det(self.A)) > rounding * size
+        A = jnp.where(regular, self.A, jnp.eye(len(self.A)))
+        return jnp.where(regular, self.state - jnp.linalg.solve(A, self.own_rates(t, u)), self.state)
 
 
 class LowPass(AbstractDynamicController):
