@@ -111,6 +111,7 @@ def test_a_delay_is_its_pade_approximant(order: int) -> None:
     np.testing.assert_allclose(over(constant)["late.output"], 0.4, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_pid_controller_with_a_filtered_derivative() -> None:
     """Of a known quantity: proportional, integral and derivative terms in closed form."""
     part = pl.PID("pid", "O.angle", 2.0, 3.0, 4.0, 5.0, filter_time=0.1, integral=0.5)
@@ -125,6 +126,7 @@ def test_a_pid_controller_with_a_filtered_derivative() -> None:
     np.testing.assert_allclose(over(exact)["pid.output"], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_limits_and_the_tracking_of_the_integral() -> None:
     """At a constant error the output is at its limit, and the integral settles where what it gains is taken away."""
     part = pl.PID("pid", "O.angle", 1.0, 2.0, 3.0, limits=(-4.0, 1.5), tracking_time=0.05)
@@ -212,6 +214,7 @@ def test_a_cascade() -> None:
         np.testing.assert_allclose(solution.q, expected.q, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_network_as_a_state() -> None:
     """A neural ODE that drives a joint: its motion by a direct force with states, derivatives by its weights."""
     network = eqx.nn.MLP(3, 2, 4, 1, jax.nn.tanh, key=jax.random.key(1))
@@ -251,6 +254,7 @@ def test_a_sampled_law_is_what_a_loop_in_python_does() -> None:
     np.testing.assert_allclose(solution["c.output"][:-1], efforts, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_two_rates_and_a_table_at_the_same_instants() -> None:
     """Controllers of other periods, whose instants coincide at times, beside a table that jumps there."""
     slow = pl.SampledPID("slow", "O.angle", 0.5, 0.2, kp=6.0, rate="O.angle_rate", kd=1.0)
@@ -266,6 +270,7 @@ def test_two_rates_and_a_table_at_the_same_instants() -> None:
     np.testing.assert_allclose(solution.ts[:4], ts, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_sampled_motion_goes_on_from_its_middle() -> None:
     """At an instant, and between two of them; the state remembers what is held and when to compute next."""
     part = pl.SampledPID("c", "O.angle", 0.5, 0.1, kp=20.0, ki=3.0, kd=2.0, drives="O.angle")

@@ -83,6 +83,7 @@ def test_frictions_side_by_side_stick_at_their_own_times() -> None:
         np.testing.assert_allclose(batch[k], read(excess[k]), rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_motion_goes_on_while_it_sticks_and_while_it_slips() -> None:
     mechanism = pushed()
     whole = moved(mechanism, np.array([0.0, 3.0]))
@@ -92,6 +93,7 @@ def test_a_motion_goes_on_while_it_sticks_and_while_it_slips() -> None:
         np.testing.assert_allclose(second.q[-1], whole.q[-1], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_added_to_a_friction_breaks_it_loose() -> None:
     """An input of the friction itself, and what presses it, are signals like others."""
     mass = pl.Body("mass", 1.0, 1.0)
