@@ -30,20 +30,26 @@ def as_names(given: Any) -> Any:
 class AbstractController(eqx.Module):
     """A law of quantities by name, `y = output(t, u)`.
 
-    The entries of `u (k,)` are the quantities that it `reads`.
+    A class has the fields `of`, the name of a quantity or several, and `drives`, the names of inputs, as a tuple. The
+    entries of `u (k,)` are the quantities that it `reads`.
     """
 
     name: eqx.AbstractVar[str]
 
     @property
-    @abc.abstractmethod
     def reads(self) -> tuple[str, ...]:
         """The names of the quantities that the law takes, in this order."""
+        names = self._field("of")
+        return (names,) if isinstance(names, str) else names
 
     @property
-    @abc.abstractmethod
     def driven(self) -> tuple[str, ...]:
         """The names of the inputs (`inputs`) to which the output is added: none, or one for each of its components."""
+        return self._field("drives")
+
+    # Declared as `AbstractVar`, these would be the first arguments of each class to a type checker.
+    def _field(self, name: str) -> Any:
+        return getattr(self, name)
 
     @abc.abstractmethod
     def output(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "*components"]:
@@ -89,14 +95,6 @@ class Controller(AbstractController):
     def __check_init__(self) -> None:
         check_callable("Controller", self.name, self.function)
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return self.of
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
-
     def output(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "*components"]:
         part, arguments = f"Controller {self.name!r}", (t, u, self.parameters)
         return user_array(part, "function", self.function, *arguments, takes="t, u, parameters")
@@ -127,14 +125,6 @@ class DynamicController(AbstractDynamicController):
         check_callable("DynamicController", self.name, self.function)
         check_callable("DynamicController", self.name, self.rates)
         check_states(f"DynamicController {self.name!r}", self.state)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return self.of
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:

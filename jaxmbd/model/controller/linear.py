@@ -74,10 +74,6 @@ class PID(AbstractDynamicController):
         return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
 
     @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
-
-    @property
     def own_states(self) -> tuple[OwnState, ...]:
         filtered = () if self.filter_time is None else (OwnState("filtered", ""),)
         return (OwnState("integral", ""), *filtered)
@@ -173,14 +169,6 @@ class StateSpace(AbstractDynamicController):
         check_shape(part, "state", self.state, (n,))
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        return self.of
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
-
-    @property
     def own_states(self) -> tuple[OwnState, ...]:
         return (OwnState("state", ""),)
 
@@ -225,14 +213,6 @@ class LowPass(AbstractDynamicController):
             check_fields(part, self, damping="1")
         for field in ("value", "slope"):
             check_finite(part, field, getattr(self, field))
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return (self.of,)
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
@@ -284,14 +264,6 @@ class PadeDelay(AbstractDynamicController):
         part = f"PadeDelay {self.name!r}"
         check_fields(part, self, delay="s")
         check_finite(part, "history", self.history, (self.order,))
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return (self.of,)
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:

@@ -183,10 +183,6 @@ class SampledPID(AbstractSampledController):
         return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
 
     @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
-
-    @property
     def memory(self) -> tuple[OwnState, ...]:
         return (OwnState("integral", ""), OwnState("before", ""))
 
@@ -263,14 +259,6 @@ class SampledController(AbstractSampledController):
         check_callable("SampledController", self.name, self.function)
         check_states(part, self.state)
         self.check_sampling(part)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return self.of
-
-    @property
-    def driven(self) -> tuple[str, ...]:
-        return self.drives
 
     @property
     def memory(self) -> tuple[OwnState, ...]:
