@@ -16,6 +16,7 @@ from jaxmbd.model.controller.sampled import SampledPID as SampledPID
 from jaxmbd.model.driver import Driver as Driver
 from jaxmbd.model.force.compliant import Bushing as Bushing
 from jaxmbd.model.force.compliant import PlaneContact as PlaneContact
+from jaxmbd.model.force.backlash import Backlash as Backlash
 from jaxmbd.model.force.dry_friction import DryFriction as DryFriction
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce

@@ -224,7 +224,7 @@ class BodyLaws(eqx.Module):
     def own_states(
         self, function: Callable[..., Array], t: Scalar, bodies: BodyFrames, twists: Twists
     ) -> Float[Array, " nz"]:
-        """`own_rates` or `steady_states` of all forces, in the order of the mechanism's forces."""
+        """A function of forces with states (`of_own_states`), in the order of the mechanism's forces."""
         found: dict[int, Array] = {}
         for places, groups in zip(self.force_places, (self.forces, self.coordinate_forces), strict=True):
             for group in (group for group in groups if stateful(group.stacked)):

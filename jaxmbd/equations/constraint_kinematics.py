@@ -7,6 +7,7 @@ frames of the bodies that the markers are attached to, stacked. Shapes: twists, 
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -231,24 +232,17 @@ def _along(
     return kinematics, slope, (value, jnp.sum(slope * kinematics.rates(twists)))
 
 
-def own_rates(
-    space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
-) -> Float[Array, " k"]:
-    """The rates `ż` of the states of a force's own."""
-    arguments = _arguments(space, t, law, bodies, twists)
-    return jnp.concatenate([part.own_rates(t, *arguments) for part in _stateful_forces(law)])
+@cache
+def of_own_states(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of a part with states (`rates_of`, …) as one of a force: of all such parts in it, one after another."""
 
+    def of_force(
+        space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
+    ) -> Float[Array, " k"]:
+        arguments = _arguments(space, t, law, bodies, twists)
+        return jnp.concatenate([function(x, t, *arguments) for x in stateful(law) if isinstance(x, AbstractOwnStates)])
 
-def steady_states(
-    space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
-) -> Float[Array, " k"]:
-    """The states of a force's own at which their rates are zero."""
-    arguments = _arguments(space, t, law, bodies, twists)
-    return jnp.concatenate([part.steady(t, *arguments) for part in _stateful_forces(law)])
-
-
-def _stateful_forces(law: AbstractForce | CoordinateForce) -> list[AbstractOwnStates]:
-    return [part for part in stateful(law) if isinstance(part, AbstractOwnStates)]
+    return of_force
 
 
 def _arguments(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.equations.constraint_kinematics import own_rates, steady_states
+from jaxmbd.equations.constraint_kinematics import of_own_states
 from jaxmbd.errors import unknown
 from jaxmbd.model.controller.controller import AbstractController, AbstractDynamicController
 from jaxmbd.model.controller.sampled import AbstractSampledController
@@ -22,7 +22,16 @@ from jaxmbd.model.mechanism.inputs import with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import ANGLES, OF_ACCELERATION, ROTATIONS, TIME, component_of, reads_speeds_alone
 from jaxmbd.model.sensor import AbstractSensor, Readings, Scaled
-from jaxmbd.model.states import stateful, values_of
+from jaxmbd.model.states import (
+    AbstractSwitching,
+    begun_of,
+    changed_of,
+    guards_of,
+    rates_of,
+    stateful,
+    steady_of,
+    values_of,
+)
 from jaxmbd.space.rotation import angles
 
 
@@ -177,7 +186,7 @@ class KinematicReader:
 
     def own_rates(self) -> Float[Array, " nz"]:
         """The rates of the states of parts."""
-        return self._of_states(own_rates, "own_rates")
+        return self._of_states(rates_of)
 
     def sampled(self, near: Scalar) -> Float[Array, " nz"]:
         """The states of parts after the samples that are due, but for `near` [s]."""
@@ -189,11 +198,32 @@ class KinematicReader:
 
     def steady_states(self) -> Float[Array, " nz"]:
         """The states of parts at which their rates are zero."""
-        return self._of_states(steady_states, "steady")
+        return self._of_states(steady_of)
 
-    def _of_states(self, of_forces: Callable[..., Array], of_controllers: str) -> Float[Array, " nz"]:
+    def guards(self) -> Float[Array, " n"]:
+        """The guards of the parts that switch, in the order of their states."""
+        return self._of_states(guards_of)
+
+    def changed_states(self) -> Float[Array, "n nz"]:
+        """The states of all parts after the change at each guard."""
+        rows, place, z = [], 0, self.mechanism.z
+        rest = self._of_states(changed_of)
+        for part in stateful((self.mechanism.forces, self.mechanism.controllers)):
+            size = sum(value.size for value in values_of(part))
+            for _ in range(len(part.guard_units) if isinstance(part, AbstractSwitching) else 0):
+                rows.append(z.at[place : place + size].set(rest[:size]))
+                rest = rest[size:]
+            place += size
+        return jnp.stack(rows)
+
+    def begun_states(self) -> Float[Array, " nz"]:
+        """The states of parts at the start of a motion."""
+        return self._of_states(begun_of)
+
+    def _of_states(self, function: Callable[..., Array]) -> Array:
+        """A function of a part with states, of all of them, one after another."""
         at = self.position
-        forces = at.driven(self.v).parts.own_states(of_forces, at.t, at.bodies, self.twists)
+        forces = at.driven(self.v).parts.own_states(of_own_states(function), at.t, at.bodies, self.twists)
         dynamic = [part for part in self.mechanism.controllers if isinstance(part, AbstractDynamicController)]
-        own = [getattr(part, of_controllers)(at.t, self._read_by(part)) for part in dynamic]
+        own = [function(part, at.t, self._read_by(part)) for part in dynamic]
         return jnp.concatenate([forces, *own]) if own else forces

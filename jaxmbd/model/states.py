@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from jaxmbd.arrays import Scalar, combined, constant
 
@@ -30,12 +30,13 @@ class OwnState(NamedTuple):
 
     An empty unit is that of the coordinate along which the part acts. The size is a number of that unit, 1e5 for a
     pressure in Pa. In terms of it, the error of a state is controlled together with those of coordinates in metres and
-    radians.
+    radians. A state that is `held` changes at instants alone: its rate is zero, and small motions do not change it.
     """
 
     name: str
     unit: str
     size: float = 1.0
+    held: bool = False
 
 
 class AbstractStates(eqx.Module):
@@ -64,6 +65,70 @@ class AbstractOwnStates(AbstractStates):
         keeps its value."""
 
 
+class AbstractSwitching(AbstractStates):
+    """A part that changes states of its own, held ones, at the instants at which one of its *guards* falls below zero.
+
+    Between these its law is smooth, so that steps, which end there, keep their order, and derivatives of a motion are
+    those of the law with its changes. `at` is what the law takes besides the time, as in `own_rates`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def guard_units(self) -> tuple[str, ...]:
+        """The unit of each of the n guards; an empty one is that of the coordinate along which the part acts."""
+
+    @abc.abstractmethod
+    def guards(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
+        """The guards, which are positive until the state changes."""
+
+    @abc.abstractmethod
+    def changed(self, t: Scalar, /, *at: Any) -> Float[Array, "n k"]:
+        """The states after the change at each of the guards."""
+
+    @abc.abstractmethod
+    def begun(self, t: Scalar, /, *at: Any) -> Float[Array, " k"]:
+        """The states at the start of a motion, where they are those of the law, from those that are given."""
+
+
+class AbstractSided(AbstractSwitching):
+    """A part whose law is smooth on each side of zeros of some quantities, its *heights*, and has a kink or a jump there.
+
+    The state `sides (n,)`, the last one, is the sign of each height: 1 or -1, held from one crossing to the next; 0
+    where no motion has told it, as in an equilibrium.
+    """
+
+    sides: eqx.AbstractVar[Float[Array, " n"]]
+
+    @abc.abstractmethod
+    def heights(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
+        """The heights."""
+
+    def is_above(self, t: Scalar, /, *at: Any) -> Bool[Array, " n"]:
+        """The mask of the heights that count as positive."""
+        return jnp.where(self.sides == 0, self.heights(t, *at) >= 0, self.sides > 0)
+
+    def guards(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
+        return jnp.where(self.sides == 0, 1.0, self.sides * self.heights(t, *at))
+
+    def changed(self, t: Scalar, /, *at: Any) -> Float[Array, "n k"]:
+        n, own = len(self.sides), jnp.concatenate(values_of(self))
+        return own[None] + jnp.pad(jnp.diag(-2 * self.sides), ((0, 0), (len(own) - n, 0)))
+
+    def begun(self, t: Scalar, /, *at: Any) -> Float[Array, " k"]:
+        own = jnp.concatenate(values_of(self))
+        return own.at[len(own) - len(self.sides) :].set(jnp.where(self.is_above(t, *at), 1.0, -1.0))
+
+
+def sides_state() -> OwnState:
+    """The state of a part with sides."""
+    return OwnState("sides", "1", held=True)
+
+
+def untold(count: int) -> Float[np.ndarray, " n"]:
+    """The sides before a motion has told them."""
+    return np.zeros(count)
+
+
 def _is_stateful(part: object) -> TypeGuard[AbstractStates]:
     return isinstance(part, AbstractStates)
 
@@ -84,6 +149,35 @@ def _empty(dtype: np.dtype, device: object) -> Float[Array, "0"]:
     """Made once: most mechanisms have no such states, and a new array takes as long as a tenth of an assembly."""
     # `device` is but a part of the key: what was made on one device must not be returned where another is the default.
     return constant(np.zeros(0, dtype))
+
+
+# What one part says of its states, whatever its law takes besides the time.
+
+
+def rates_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " k"]:
+    """The rates of the states."""
+    return part.own_rates(t, *at)
+
+
+def steady_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " k"]:
+    """The states at which their rates are zero."""
+    return part.steady(t, *at)
+
+
+def guards_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " n"]:
+    """The guards; none of a part that does not switch."""
+    return part.guards(t, *at) if isinstance(part, AbstractSwitching) else jnp.zeros(0, values_of(part)[0].dtype)
+
+
+def changed_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " n_k"]:
+    """The states after the change at each guard, one after another."""
+    changed = isinstance(part, AbstractSwitching) and len(part.guard_units)
+    return jnp.ravel(part.changed(t, *at)) if changed else jnp.zeros(0, values_of(part)[0].dtype)
+
+
+def begun_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " k"]:
+    """The states at the start of a motion."""
+    return part.begun(t, *at) if isinstance(part, AbstractSwitching) else jnp.concatenate(values_of(part))
 
 
 def entries_of(part: AbstractStates) -> list[OwnState]:

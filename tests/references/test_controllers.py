@@ -58,15 +58,14 @@ def test_a_drive_with_limits(coordinates: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"solver": mbd.Radau()}], ids=["explicit", "radau"])
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
-def test_derivatives_by_the_gain(mode: Any) -> None:
-    """Each end of the limits lies within a step, whose derivative is right to the first order of its length."""
-
+def test_derivatives_by_the_gain(mode: Any, settings: dict[str, Any]) -> None:
     def end(gain: Array) -> Array:
-        solution = driven("joint", gain)
+        solution = driven("joint", gain, **settings)
         return jnp.stack([solution["A.angle"][-1], solution["A.angle_rate"][-1], solution["pi.integral"][-1] / gain])
 
-    np.testing.assert_allclose(mode(end)(jnp.asarray(GAIN)), BY_GAIN, rtol=1e-5)
+    np.testing.assert_allclose(mode(end)(jnp.asarray(GAIN)), BY_GAIN, rtol=1e-7)
 
 
 # A pendulum under a digital PID controller, 0.02 s, its torque limited for the first four samples: angle and speed

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
@@ -317,13 +318,13 @@ def small_motions(
     C, lam = steady.position.jacobian, _multipliers(balance, q, at)
     R = at.R - at.C_inverse @ (C @ at.R)  # equal to R, and differentiable with respect to C
     M = R.T @ jax.vmap(steady.position.inertia.times, 1, 1)(R)
-    z = steady.z
+    moving = np.asarray(mechanism.layout.z.moving, int)
 
     def change(step: Array, w: Array, more: Array) -> tuple[Array, Array]:
-        there = balance.at(steady.position.perturbed(step))
-        return there.unbalance(lam, w, z + more), there.own_rates(w, z + more)
+        there, z = balance.at(steady.position.perturbed(step)), steady.z.at[moving].add(more)
+        return there.unbalance(lam, w, z), there.own_rates(w, z)[moving]
 
-    (K, D, E), own = jax.jacfwd(change, (0, 1, 2))(steady.still, steady.still, jnp.zeros_like(z))
+    (K, D, E), own = jax.jacfwd(change, (0, 1, 2))(steady.still, steady.still, jnp.zeros(len(moving), q.dtype))
     couplings = Couplings(R.T @ E, own[0] @ R, own[1] @ R, own[2])
     values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, couplings, at.free)
     fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))

@@ -51,12 +51,13 @@ class AbstractAction(eqx.Module):
     """The action of an event.
 
     `stops`: true if the motion ends. `returns`: true if the quantity rebounds from the value instead of passing it.
-    `clear`: true if it is an error to start beyond the value.
+    `clear`: true if it is an error to start beyond the value. `logged`: true if it stands in the log.
     """
 
     stops: ClassVar[bool] = False
     returns: ClassVar[bool] = False
     clear: ClassVar[bool] = False
+    logged: ClassVar[bool] = True
 
     def along(self, of: Quantity) -> Quantity | None:
         """The quantity of position along which an impulse acts, for an event that watches `of`."""

@@ -35,7 +35,8 @@ class Memory(NamedTuple):
     """What events remember, in numbers: of `n` events, `k` latches, `s` switched forces.
 
     `time` of the last step's end or event; `due`, what is to happen; `logged`, how many events are in the log, and
-    `happened`, how many crossings there were, and `sampled`, at how many switching times something was due; `halted`, 1
+    `happened`, how many crossings there were of those that are logged; `sampled`, at how many switching times something
+    was due; `passed`, how often parts changed without an entry; `halted`, 1
     if an event has ended the motion; `trouble` and `culprit`, as in the log; `since`, when the segment began; `side`,
     `touching`, `enabled`, `just` `(n,)`; `nearest (n,)`, the least height from which each quantity turned back; `held`
     and `values` `(k,)`, of latches; `factors (s,)` and `numbers`, of changed forces.
@@ -46,6 +47,7 @@ class Memory(NamedTuple):
     logged: Array
     happened: Array
     sampled: Array
+    passed: Array
     halted: Array
     trouble: Array
     culprit: Array
@@ -66,14 +68,22 @@ class Memory(NamedTuple):
         return self.held, self.values, self.factors, self.numbers
 
 
+class Room(NamedTuple):
+    """How much may happen in a motion: events that are `logged`, and changes of parts, which are not, `passed`."""
+
+    logged: int
+    passed: int
+
+
 class EventPrograms:
-    """The rules of events as functions of the state with its memory, as an array. `room`: for how many events."""
+    """The rules of events as functions of the state with its memory, as an array."""
 
     def __init__(
-        self, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], gap: Scalar, room: int
+        self, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], gap: Scalar, room: Room
     ) -> None:
         self.rules = EventRules(equations, formulation, events, gap)
-        self.room, self.mechanism = room, equations.mechanism
+        self.mechanism, self.logged = equations.mechanism, self.rules.flags("logged")
+        self.room = room if not self.logged.all() else Room(room.logged, 0)
         self.changes = changes_of(equations.mechanism, events, 1, self.rules.near.dtype)
         self.start = self._start()
         self._ends = np.cumsum([np.size(x) for x in self.start])[:-1].tolist()
@@ -84,7 +94,7 @@ class EventPrograms:
         factors, numbers = (jnp.zeros(0, dtype), []) if self.changes is None else self.changes.values
         flat = [jnp.zeros(0, dtype), *(jnp.ravel(x).astype(dtype) for x in numbers)]
         return Memory(
-            zero, zero + _START, zero, zero, zero, zero, zero, zero, zero, none, none, none, none,
+            zero, zero + _START, zero, zero, zero, zero, zero, zero, zero, zero, none, none, none, none,
             none + jnp.inf, jnp.zeros(k, dtype), jnp.zeros(k, dtype), jnp.ravel(factors), jnp.concatenate(flat),
         )  # fmt: skip
 
@@ -105,8 +115,8 @@ class EventPrograms:
         entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         read = place.time, place.due, place.logged, place.halted, place.since, place.touching, place.nearest
         # A quantity that depends on forces may cross its value by a jump at a switching time.
-        samples = 0 if self.rules.positions and not self.rules.samples else switches
-        return EventMemory(len(self.rules.events), self.room, entry, *map(int, read), samples=samples)
+        samples = 0 if self.rules.positions and not self.rules.samples else switches + self.room.passed
+        return EventMemory(len(self.rules.events), self.room.logged, entry, *map(int, read), samples=samples)
 
     # --- the equations of a segment -----------------------------------------------------------------------
 
@@ -157,9 +167,10 @@ class EventPrograms:
         happens, fires = jnp.any(hit), jnp.any(hit & self.rules.may_fire(memory.side))
         q, v, z = y
         at = self.rules.equations.at(t, q)
-        before = consistent_speeds(at, v, MassWeightedCorrection())
+        before = consistent_speeds(at, v, MassWeightedCorrection()) if self.logged.any() else v
         jump, blocked = self.rules.impact(at, latches, before, hit & fires)
-        full = memory.happened >= self.room
+        noted = happens & jnp.any(hit & self.logged)
+        full = jnp.where(noted, memory.happened >= self.room.logged, memory.passed >= self.room.passed)
         trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
         trouble = jnp.where(fires & blocked, float(BLOCKED), trouble)
         stops = jnp.any(hit & fires & self.rules.flags("stops"))
@@ -167,19 +178,21 @@ class EventPrograms:
         z = jnp.where(memory.due == _START, self.rules.started(*self.at_memory(memory), t, y), z)
         is_due = sampled | (memory.due == _START)
         z = jnp.where(is_due, self.rules.sampled(self.at_memory(memory)[0], t, (q, v, z)), z)
-        z = self.rules.directed(z, hit & fires)
-        after = *self.rules.released(at, latches, jnp.where(fires, jump.v, v), hit & fires), z
+        z = self.rules.passed(self.at_memory(memory)[0], t, (q, v, z), hit & fires)
+        after = *self.rules.released(at, latches, jnp.where(fires & noted, jump.v, v), hit & fires), z
         new = memory._replace(
-            time=t, logged=memory.logged + fires, happened=memory.happened + happens,
-            sampled=memory.sampled + sampled, trouble=trouble,
+            time=t, logged=memory.logged + (fires & noted), happened=memory.happened + noted,
+            sampled=memory.sampled + sampled, passed=memory.passed + (happens & ~noted), trouble=trouble,
             culprit=jnp.where(happens & (memory.trouble == 0), jnp.sum(hit * numbers), memory.culprit),
             since=jax.lax.stop_gradient(t), just=jnp.where(happens | sampled, hit * 1.0, memory.just),
             side=self.rules.next_sides(memory.side, hit, fires),
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
-        depths = self.rules.depths(*frozen((*self.at_memory(memory), memory.side, t, y)))
-        depth = jnp.sum(jnp.where(hit, depths, 0.0))
+        depth = jnp.zeros_like(t)
+        if self.logged.any():
+            depths = self.rules.depths(*frozen((*self.at_memory(memory), memory.side, t, y)))
+            depth = jnp.sum(jnp.where(hit, depths, 0.0))
         parts = jnp.sum(hit * numbers), t, depth, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
         return after, self._begin(new, t, after, memory.due == _START, stops), entry
@@ -222,7 +235,7 @@ def solution_with_events(
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
     """The results of a run in the native loop, as those of an integration in segments are. `log (room, entry)`: the
     entries of its events; `rank`, of the constraint rows at assembly; `tolerance`, of the steps."""
-    (ys, end), mechanism, room = run.ys, programs.mechanism, programs.room  # pyright: ignore
+    (ys, end), mechanism, room = run.ys, programs.mechanism, programs.room.logged  # pyright: ignore
     memory, rules = programs.unpacked(end[3][0]), programs.rules
     t1 = memory.time
     over = (ts >= t1) & ((memory.halted != 0) | (run.result == dfx.RESULTS.successful))
@@ -251,11 +264,12 @@ def solution_with_events(
     events = Events(
         mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
         jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,
-        trouble, culprit, jnp.where(there, depth[:, 0], jnp.inf), memory.nearest, rules.resolution(tolerance),
+        trouble, culprit, jnp.where(there, depth[:, 0], jnp.inf), jnp.where(programs.logged, memory.nearest, jnp.inf),
+        rules.resolution(tolerance),
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
     begun = memory.due != _START
-    entries = (memory.happened + memory.sampled).astype(int) + begun  # the start, too
+    entries = (memory.happened + memory.sampled + memory.passed).astype(int) + begun  # the start, too
     stats["num_accepted_steps"] -= entries
     latches = Latches(rules.along, starts, held != 0, values)
     final = SegmentedRun((jnp.minimum(ts, t1), t1[None]), (saved, tuple(end[:3])), stats, run.result)

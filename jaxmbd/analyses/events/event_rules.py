@@ -7,8 +7,10 @@ divided by the time since the start: the quotient has no zero there, and next to
 rebound shorter than a step is detected.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ from jaxmbd.analyses.events.impact import (
     rates,
     with_latches,
 )
-from jaxmbd.analyses.events.sticking import Slip, Stick, held_by
+from jaxmbd.analyses.events.parts import Pass, Slip, Stick, guard_units, held_by
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine import as_program
 from jaxmbd.engine.binding.tracing import pruned, traced
@@ -101,13 +103,21 @@ class EventRules:
         self.opening = any(isinstance(event.then, Release) for event in events)
         self.sticking = tuple(isinstance(event.then, Stick) for event in events)
         self.samples = any(isinstance(x, AbstractSampledController) for x in equations.mechanism.controllers)
-        self.is_position = tuple(_is_position(equations, event.quantity, gap) for event in events)
-        self.positions = all(self.is_position)  # then their heights need no forces
+        self.passing = tuple(j for j, event in enumerate(events) if isinstance(event.then, Pass))
+        self.is_position = tuple(
+            j not in self.passing and _is_position(equations, event.quantity, gap) for j, event in enumerate(events)
+        )
+        self.positions = all(self.is_position)
+        # The heights of the others follow from forces; guards follow from positions, speeds and states of parts.
+        self.needs_forces = not all(is_it or j in self.passing for j, is_it in enumerate(self.is_position))
         dtype = jnp.result_type(gap)
         self.levels = jnp.stack([event.level for event in events]).astype(dtype)
         self.sides = np.asarray([event.side for event in events])
-        scales, quantities = equations.scales, [event.quantity for event in events]
-        sizes = [scales.quantity(unit_of(equations.mechanism, of)) for of in quantities]
+        units = [unit_of(equations.mechanism, event.quantity) for event in events]
+        for j, unit in zip(self.passing, guard_units(equations.mechanism), strict=False):
+            units[j] = unit
+        scales = equations.scales
+        sizes = [*map(scales.quantity, units)]
         self.sizes = (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels)).astype(dtype)
         # The distances, and the rates, up to which quantities count as being on their values and as resting.
         self.near = _NEAR * jnp.finfo(dtype).eps * self.sizes
@@ -136,15 +146,16 @@ class EventRules:
     ) -> Float[Array, " n"]:
         """The event quantities minus their values."""
         equations, latches = at_integrated(equations, z), with_latches(formulation)
-        at, efforts = Snapshot.at_rest(equations, t, q), None
-        if not self.positions:
+        at, efforts = eqx.tree_at(lambda s: s.v, Snapshot.at_rest(equations, t, q), v), None
+        if self.needs_forces:
             if latches is not None and latches is formulation:
                 motion, efforts = as_program(LatchedFormulation.motion_and_efforts)(latches, equations, t, q, v)
             else:
                 motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
         watched = self._watched(equations, latches, at, efforts)
-        return jnp.stack([self._quantity(equations, event, at, watched) for event in self.events]) - self.levels
+        guards = KinematicReader(equations.at(t, q), at.v).guards() if self.passing else ()
+        return jnp.stack([self._quantity(equations, x, at, watched, guards) for x in self.events]) - self.levels
 
     def _watched(
         self, equations: Equations, latches: LatchedFormulation | None, at: Snapshot, efforts: Array | None
@@ -164,7 +175,11 @@ class EventRules:
             found[part] = jnp.where(held[k], beyond, -jnp.ones_like(beyond))
         return found
 
-    def _quantity(self, equations: Equations, event: Event, at: Snapshot, watched: dict[str, Array]) -> Array:
+    def _quantity(
+        self, equations: Equations, event: Event, at: Snapshot, watched: dict[str, Array], guards: Sequence[Array] | Array
+    ) -> Array:
+        if isinstance(event.then, Pass):
+            return guards[event.then.guard]
         if isinstance(event.then, Slip):
             return watched[event.then.part][0 if event.then.direction > 0 else 1]
         name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
@@ -266,18 +281,29 @@ class EventRules:
 
     def sampled(self, equations: Equations, t: Array, y: tuple[Array, Array, Array]) -> Array:
         """The states of parts, as they are integrated, after the samples that are due."""
-        q, v, z = y
         if not self.samples:
-            return z
-        at = at_integrated(equations, z).at(t, q)
-        _, quadratures = split_integrated(equations.mechanism, z)
-        own = KinematicReader(at, v).sampled(_SAMPLED_NEAR * self.gap)
-        return jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
+            return y[2]
+        return self._with_own(equations, t, y, lambda reader: reader.sampled(_SAMPLED_NEAR * self.gap))
 
-    def directed(self, z: Array, fired: Bool[Array, " n"]) -> Array:
-        """The states of parts, as they are integrated, after the event in the mask `fired`: the directions in which
-        frictions slip."""
-        names = self.equations.mechanism.layout.z.names
+    def _with_own(
+        self, equations: Equations, t: Array, y: tuple[Array, Array, Array], own: Callable[[KinematicReader], Array]
+    ) -> Array:
+        """What is integrated of parts, with other values of their states."""
+        q, v, z = y
+        _, quadratures = split_integrated(equations.mechanism, z)
+        values = own(KinematicReader(at_integrated(equations, z).at(t, q), v))
+        return jnp.concatenate([start_of(equations.mechanism, values, 0), quadratures])
+
+    def passed(
+        self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"]
+    ) -> Array:
+        """The states of parts, as they are integrated, after the event in the mask `fired`: those that parts change,
+        and the directions in which frictions slip."""
+        z, names = y[2], self.equations.mechanism.layout.z.names
+        if self.passing:
+            here = fired[np.asarray(self.passing)]
+            row = lambda reader: jnp.sum(jnp.where(here[:, None], reader.changed_states(), 0.0), axis=0)  # noqa: E731
+            z = jnp.where(jnp.any(here), self._with_own(equations, t, y, row), z)
         for j, event in enumerate(self.events):
             if isinstance(event.then, Stick | Slip):
                 k = names.index(f"{event.then.part}.direction")
@@ -296,7 +322,7 @@ class EventRules:
 
     def started(self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any) -> Array:
         """The states of parts at the start of a motion, whose rates say in which directions frictions slip."""
-        z = y[2]
+        z = self._with_own(equations, t, y, KinematicReader.begun_states) if self.passing else y[2]
         if not any(self.sticking):
             return z
         rates = jax.lax.stop_gradient(self.distances(equations, formulation, t, *y))

@@ -115,7 +115,7 @@ def linearize(
         t=state.t, q=matrices.q, v=matrices.v, vdot=matrices.vdot,
         coordinates=tuple(_increment(mechanism, name) for name in choice.places),
         speeds=tuple(_speed(mechanism, name) for name in choice.speeds),
-        own_states=state.layout.z.names,
+        own_states=tuple(state.layout.z.names[k] for k in state.layout.z.moving),
         inputs=tuple(map(named, changes)),
         outputs=tuple(part for name, size in zip(channels, sizes, strict=True) for part in _components(name, size)),
         input_units=units_of(mechanism, changes),

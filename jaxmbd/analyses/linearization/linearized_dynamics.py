@@ -115,11 +115,12 @@ def linearized(
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
-    k, ends = len(choice.places), np.cumsum([len(choice.places), len(choice.speeds), len(z)])
+    moving = np.asarray(mechanism.layout.z.moving, int)
+    k, ends = len(choice.places), np.cumsum([len(choice.places), len(choice.speeds), len(moving)])
 
     def flow(x: Array) -> tuple[Array, Array, Array, list[Array], Array]:
         along, speeds, own, changes = jnp.split(x, ends)
-        equations = small.with_inputs(changes).with_own_states(z + own)
+        equations = small.with_inputs(changes).with_own_states(z.at[moving].add(own))
         there = equations.at(t, q)
         violation = jnp.concatenate([there.position(), there.velocity(v)]) / jnp.tile(equations.scales.rows, 2)
         return *small.flow(equations, t, q + frame @ along, v, independent + speeds), violation
@@ -128,7 +129,7 @@ def linearized(
     along = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
         jnp.split(jnp.concatenate(blocks), ends[-1:], axis=1)
-        for blocks in ([along, vdot, zdot], [qdot[:0], *outputs_jacobian])
+        for blocks in ([along, vdot, zdot[moving]], [qdot[:0], *outputs_jacobian])
     )
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions

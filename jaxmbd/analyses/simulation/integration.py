@@ -11,11 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from jaxmbd.analyses.events.changes import ForceChanges
+from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.event_programs import solution_with_events
+from jaxmbd.analyses.events.parts import with_sides_untold
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
-from jaxmbd.analyses.simulation.samples import check_native_changes, is_clock
+from jaxmbd.analyses.simulation.samples import check_native_changes
 from jaxmbd.analyses.simulation.settings import SettledIntegration
 from jaxmbd.analyses.simulation.step_control import first_step, relative_tolerance
 from jaxmbd.analyses.simulation.verdict import (
@@ -86,7 +88,7 @@ def integrate(
         run, formulation, changes, log = _with_events(
             settings, switches, first, equations, formulation, y, ts, state.rank
         )
-        ts, log = run.ts[0], None if is_clock(settings.events) else log
+        ts, log = run.ts[0], log if logged_events(settings) else None
     else:
         run = _solve(settings, switches, first, equations, formulation, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
@@ -114,11 +116,17 @@ def integrate(
     return fields, *jax.lax.stop_gradient((start, end))
 
 
+def logged_events(settings: SettledIntegration) -> tuple[Event, ...]:
+    """The events that stand in the log of a motion."""
+    return tuple(event for event in settings.events if event.then.logged)
+
+
 def _with_events(
     settings: SettledIntegration, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
     formulation: AbstractFormulation, y: Any, ts: Any, rank: Array,
-) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
-    """A motion with events: as a whole, or in segments if the virtual machine cannot run it."""
+) -> tuple[Any, AbstractFormulation, ForceChanges | None, Events | None]:  # fmt: skip
+    """A motion with events: as a whole, or in segments if the virtual machine cannot run it. Laws that the native loop
+    would switch then have their kinks within steps."""
     native = steps_of(settings, switches, equations, formulation, y, ts)
     tolerance = relative_tolerance(settings.controller)
     if not isinstance(native, choice.Hindrance):
@@ -130,6 +138,12 @@ def _with_events(
         programs = event_programs(settings, equations, formulation, ts)
         return solution_with_events(run, log, programs, jnp.asarray(ts), rank, tolerance)
     check_native_changes(equations.mechanism, native)
+    settings = dataclasses.replace(settings, events=logged_events(settings))  # pyright: ignore
+    own, quadratures = split_integrated(equations.mechanism, y[2])
+    own = with_sides_untold(equations.mechanism, own)
+    y = *y[:2], jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
+    if not settings.events:
+        return _solve(settings, switches, first, equations, formulation, ts[0], ts[-1], y, ts), formulation, None, None
     # diffrax looks at the ends of steps alone: these are no longer than the average interval of the times.
     control = settings.controller
     if isinstance(control, dfx.PIDController) and control.dtmax is None:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_programs import EventPrograms
+from jaxmbd.analyses.events.event_programs import EventPrograms, Room
 from jaxmbd.analyses.simulation.settings import SettledIntegration
 from jaxmbd.analyses.simulation.step_control import StateNorm
 from jaxmbd.engine import choice
@@ -39,11 +39,18 @@ from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.upstream.jax_internals import default_platform
 
 
+_STEPS_A_CHANGE, _FEWEST_CHANGES = 8, 64  # how often parts may change, for each step and at least
+
+
 def event_programs(
     settings: SettledIntegration, equations: Equations, formulation: AbstractFormulation, ts: Any
 ) -> EventPrograms:
     gap = jnp.asarray(smallest_gap(ts[0], ts[-1]))
-    return EventPrograms(equations, formulation, settings.events, gap, settings.max_events)
+    return EventPrograms(equations, formulation, settings.events, gap, _room(settings))
+
+
+def _room(settings: SettledIntegration) -> Room:
+    return Room(settings.max_events, max(settings.max_steps // _STEPS_A_CHANGE, _FEWEST_CHANGES))
 
 
 def steps_of(
@@ -78,12 +85,12 @@ class _Given(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What else a motion depends on: the names of the quadratures, where the parts of the state end, for how many
-    events there is room, whether rows are selected, and whether independent speeds are chosen anew."""
+    """What else a motion depends on: the names of the quadratures, where the parts of the state end, how much may
+    happen, whether rows are selected, and whether independent speeds are chosen anew."""
 
     quadratures: tuple[str, ...]
     ends: tuple[int, ...]
-    room: int
+    room: Room
     selects_rows: bool
     chooses_speeds: bool
 
@@ -119,7 +126,7 @@ def _motion_steps(
     assert isinstance(norm, StateNorm)
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     given = _Given(equations, formulation, settings.events, gap, tolerance)
-    fixed = _Fixed(settings.quadratures, ends, settings.max_events, rows is not None, chosen is not None)
+    fixed = _Fixed(settings.quadratures, ends, _room(settings), rows is not None, chosen is not None)
     changes = not isinstance(solver, AbstractCollocation) and (rows is not None or chosen is not None)
     found = native_steps(
         _flat_rates, _selected_after if changes else None, given, fixed,

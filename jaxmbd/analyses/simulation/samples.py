@@ -1,20 +1,20 @@
 """The instants at which the controllers of a mechanism sample: steps end there, as at the jumps of a table."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.events.event import Event, LogOnly
-from jaxmbd.analyses.events.sticking import dry_frictions
+from jaxmbd.analyses.events.event import AbstractAction, Event
+from jaxmbd.analyses.events.parts import dry_frictions, switching_parts
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine import choice
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.sampled import AbstractSampledController
-from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.states import AbstractSided
 from jaxmbd.upstream.equinox_internals import with_fields
 
 _NEVER = 1e30  # [s]
@@ -57,23 +57,25 @@ def _count(part: AbstractSampledController, t0: Any, t1: Any) -> int:
     return int(np.ceil((float(times[1]) - float(times[0])) / float(period))) + 1
 
 
-def _label(part: AbstractSampledController | DryFriction) -> str:
+def _label(part: Any) -> str:
     return f"{type(part).__name__} {part.name!r}"
+
+
+class _Sample(AbstractAction):
+    """What an event does that never happens."""
+
+    logged: ClassVar[bool] = False
 
 
 def clock() -> Event:
     """An event that never happens, for the memory of what is due in a motion that has no events of its own."""
-    return with_fields(Event("clock", "t", above=_NEVER, then=LogOnly()), name=_CLOCK)
-
-
-def is_clock(events: tuple[Event, ...]) -> bool:
-    """True for the events of a motion that has none of its own."""
-    return len(events) == 1 and events[0].name == _CLOCK
+    return with_fields(Event("clock", "t", above=_NEVER), name=_CLOCK, then=_Sample())
 
 
 def check_native_changes(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
     """Raise if a motion whose parts change at instants cannot run in the native loop, which alone can do that."""
-    parts = [*sampled_controllers(mechanism), *dry_frictions(mechanism)]
+    changing = (part for part in switching_parts(mechanism) if not isinstance(part, AbstractSided))
+    parts: list[Any] = [*sampled_controllers(mechanism), *dry_frictions(mechanism), *changing]
     if parts:
         raise MechanismError(
             f"{_label(parts[0])} changes at instants, for which a motion must run natively, and this is one "

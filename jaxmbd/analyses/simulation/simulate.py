@@ -15,7 +15,7 @@ from jaxmbd.analyses.checks import check_assembled, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
-from jaxmbd.analyses.events.sticking import events_of_parts
+from jaxmbd.analyses.events.parts import events_of_parts
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.automatic import run_by_choice
 from jaxmbd.analyses.simulation.integration import integrate

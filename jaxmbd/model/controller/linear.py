@@ -11,12 +11,12 @@ from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
-from jaxmbd.model.states import OwnState
+from jaxmbd.model.states import AbstractSided, OwnState, sides_state, untold
 
 _MOST = 20  # polynomials of a delay: the rates of the states grow with the square of their number
 
 
-class PID(AbstractDynamicController):
+class PID(AbstractDynamicController, AbstractSided):
     """A controller of one quantity y: proportional, integral and derivative terms of its difference from a reference r,
     within limits.
 
@@ -32,6 +32,8 @@ class PID(AbstractDynamicController):
     `rate`, the name of the quantity's rate, `"O.angle_rate"`; `filter_time` T_f, in its place `[s]`; `limits` of the
     output, lowest and highest; `tracking_time` T_t `[s]`; `follows`, the name of a quantity that is added to the
     reference, such as the output of another controller; `integral` I, `filtered` x, the ones at which a motion starts.
+
+    `"servo.sides[0]"` is 1 above the lowest output and −1 where that holds, `"servo.sides[1]"` likewise for the highest.
 
     Source: Åström, Hägglund, *Advanced PID Control* (2006), §3.2 to §3.5.
 
@@ -52,6 +54,7 @@ class PID(AbstractDynamicController):
     follows: str | None = eqx.field(static=True, default=None)
     integral: Scalar = eqx.field(converter=as_float, default=0.0)
     filtered: Scalar = eqx.field(converter=as_float, default=0.0)
+    sides: Float[Array, "2"] = eqx.field(converter=as_float, default_factory=lambda: untold(2))
 
     def __check_init__(self) -> None:
         part = f"PID {self.name!r}"
@@ -64,6 +67,7 @@ class PID(AbstractDynamicController):
             check_fields(part, self, tracking_time="s")
         if self.limits is not None:
             check_finite(part, "limits", self.limits, (2,))
+        check_finite(part, "sides", self.sides, (2,))
         if self.rate is not None and self.filter_time is not None:
             raise MechanismError(f"{part}: give rate, or filter_time to differentiate {self.of!r}, not both.")
         if self.tracking_time is not None and self.limits is None:
@@ -76,20 +80,39 @@ class PID(AbstractDynamicController):
     @property
     def own_states(self) -> tuple[OwnState, ...]:
         filtered = () if self.filter_time is None else (OwnState("filtered", ""),)
-        return (OwnState("integral", ""), *filtered)
+        return (OwnState("integral", ""), *filtered, *(() if self.limits is None else (sides_state(),)))
+
+    @property
+    def guard_units(self) -> tuple[str, ...]:
+        return () if self.limits is None else ("1", "1")
+
+    def heights(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "2"]:
+        """How far the output is above the lowest and below the highest one, by the distance between these."""
+        assert self.limits is not None
+        low, high = self.limits
+        w = self._unlimited(t, u)
+        return jnp.stack([w - low, high - w]) / (high - low)
 
     def output(self, t: Scalar, u: Float[Array, " k"]) -> Scalar:
         unlimited = self._unlimited(t, u)
-        return unlimited if self.limits is None else jnp.clip(unlimited, self.limits[0], self.limits[1])
+        if self.limits is None:
+            return unlimited
+        is_high_enough, is_low_enough = self.is_above(t, u)
+        return jnp.where(is_high_enough, jnp.where(is_low_enough, unlimited, self.limits[1]), self.limits[0])
 
     def own_rates(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
         integral = self.ki * self._error(t, u)
         if self.tracking_time is not None:
             integral = integral + (self.output(t, u) - self._unlimited(t, u)) / self.tracking_time
-        return jnp.stack([integral, *([] if self.filter_time is None else [self._slope(u)])])
+        return self._states(integral, self._slope(u))
 
     def steady(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
-        return jnp.stack([self.integral, *([] if self.filter_time is None else [u[0]])])
+        return self._states(self.integral, u[0])
+
+    def _states(self, integral: Scalar, filtered: Scalar) -> Float[Array, " n"]:
+        """The states, or their rates, of which sides have none."""
+        moving = jnp.stack([integral] if self.filter_time is None else [integral, filtered])
+        return moving if self.limits is None else jnp.concatenate([moving, jnp.zeros_like(self.sides)])
 
     def _error(self, t: Scalar, u: Float[Array, " k"]) -> Scalar:
         reference = constant_or_function(f"PID {self.name!r}", "reference", self.reference, t)

@@ -60,7 +60,7 @@ class DryFriction(AbstractJointForce, AbstractOwnStates):
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
-        return (OwnState("direction", "1"),)
+        return (OwnState("direction", "1", held=True),)
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         near_rest = jnp.exp(-jnp.abs(rate) / self.stribeck)

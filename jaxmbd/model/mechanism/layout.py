@@ -14,17 +14,24 @@ from functools import cached_property
 class Block:
     """Entries of a state, in their order: names, `"rod.theta"`, units, and typical sizes in these units.
 
-    The errors of states of parts are controlled in terms of their sizes, 1e5 for a pressure in Pa.
+    The errors of states of parts are controlled in terms of their sizes, 1e5 for a pressure in Pa. `held`: the numbers
+    of the entries that change at instants alone.
     """
 
     names: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     sizes: tuple[float, ...] = ()
+    held: tuple[int, ...] = ()
 
     @property
     def owners(self) -> tuple[str, ...]:
         """The part that each entry belongs to; empty for generalized speeds of a user."""
         return tuple(name.partition(".")[0] if "." in name else "" for name in self.names)
+
+    @property
+    def moving(self) -> tuple[int, ...]:
+        """The numbers of the entries that have rates."""
+        return tuple(k for k in range(len(self.names)) if k not in self.held)
 
     def __len__(self) -> int:
         return len(self.names)

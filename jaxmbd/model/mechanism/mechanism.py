@@ -308,13 +308,14 @@ class Mechanism(eqx.Module):
         """The names, units and sizes of the entries of `q`, `v` and the states of parts `z`, `"motor.current"`."""
         own = [(part, state) for part in self._stateful() for state in entries_of(part)]
         names = tuple(f"{part.name}.{state.name}" for part, state in own)
-        units = tuple(state.unit or self._unit_along(part) for part, state in own)
-        z = Block(names, units, tuple(state.size for _, state in own))
+        units = tuple(state.unit or self.unit_along(part) for part, state in own)
+        held = tuple(k for k, (_, state) in enumerate(own) if state.held)
+        z = Block(names, units, tuple(state.size for _, state in own), held)
         ones = (1.0,) * self.nq, (1.0,) * self.nv
         q = Block(self.coordinate_names, self.coordinate_units, ones[0])
         return Layout(q, Block(self.speed_names, self.speed_units, ones[1]), z)
 
-    def _unit_along(self, part: Any) -> str:
+    def unit_along(self, part: Any) -> str:
         """The unit of the coordinate along which a force acts; none for a controller, which has no coordinate."""
         return "" if isinstance(part, AbstractController) else self.coordinate(part.coordinate).unit(self.space)
 

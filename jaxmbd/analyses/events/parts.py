@@ -1,9 +1,11 @@
-"""The events of parts: friction that sticks and breaks loose, by latches that the part closes and opens itself."""
+"""The events of parts: friction that sticks and breaks loose, by latches that the part closes and opens itself, and
+laws that change at zeros of their guards."""
 
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Latch, LogOnly, Release
@@ -11,8 +13,8 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.force.force import ScaledJointForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.quantities import rate_name
-from jaxmbd.model.states import stateful
+from jaxmbd.model.mechanism.quantities import TIME, rate_name
+from jaxmbd.model.states import AbstractSided, AbstractSwitching, stateful, values_of
 from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.upstream.equinox_internals import with_fields
 
@@ -32,6 +34,34 @@ class Slip(Release):
 
     def __init__(self, part: str, direction: float) -> None:
         self.latches, self.part, self.direction = (f"{part}.sticks",), part, direction
+
+
+class Pass(AbstractAction):
+    """Change the states of a part, one of whose guards has fallen below zero. `guard`: its number, among those of all
+    parts."""
+
+    guard: int = eqx.field(static=True)
+    logged: ClassVar[bool] = False
+
+
+def switching_parts(mechanism: Mechanism) -> list[AbstractSwitching]:
+    """The parts that change states at zeros of guards, in the order of their states."""
+    found = stateful((mechanism.forces, mechanism.controllers))
+    return [part for part in found if isinstance(part, AbstractSwitching)]
+
+
+def with_sides_untold(mechanism: Mechanism, z: Array) -> Array:
+    """The states of parts for a motion that does not hold them: laws with kinks then take the signs themselves."""
+    parts = stateful((mechanism.forces, mechanism.controllers))
+    held = [np.full(sum(x.size for x in values_of(part)), isinstance(part, AbstractSided)) for part in parts]
+    sided = np.concatenate([*held, np.zeros(0, bool)])
+    sided[list(mechanism.layout.z.moving)] = False
+    return jnp.where(sided, 0.0, z)
+
+
+def guard_units(mechanism: Mechanism) -> list[str]:
+    """The units of the guards of all parts."""
+    return [unit or mechanism.unit_along(part) for part in switching_parts(mechanism) for unit in part.guard_units]
 
 
 def dry_frictions(mechanism: Mechanism) -> list[DryFriction]:
@@ -63,6 +93,9 @@ def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:
         ]
         if callable(part.normal):  # where nothing presses any more, friction has a kink
             found.append(_event(f"{part.name}.opens", Normal(part.normal), LogOnly(), below=0.0))
+    names = [f"{part.name}.guards[{k}]" for part in switching_parts(mechanism) for k in range(len(part.guard_units))]
+    # The quantity of these is the guard itself, which has no name (`EventRules`).
+    found += [_event(name, ChannelName(TIME), Pass(k), below=0.0) for k, name in enumerate(names)]
     return tuple(found)
 
 
