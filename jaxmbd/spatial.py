@@ -14,9 +14,9 @@ from jaxmbd.model.controller.linear import StateSpace as StateSpace
 from jaxmbd.model.controller.sampled import SampledController as SampledController
 from jaxmbd.model.controller.sampled import SampledPID as SampledPID
 from jaxmbd.model.driver import Driver as Driver
+from jaxmbd.model.force.backlash import Backlash as Backlash
 from jaxmbd.model.force.compliant import Bushing as Bushing
 from jaxmbd.model.force.compliant import PlaneContact as PlaneContact
-from jaxmbd.model.force.backlash import Backlash as Backlash
 from jaxmbd.model.force.dry_friction import DryFriction as DryFriction
 from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
@@ -35,6 +35,8 @@ from jaxmbd.model.force.marker_forces import SpringDamper as SpringDamper
 from jaxmbd.model.force.marker_forces import Torque as Torque
 from jaxmbd.model.force.marker_forces import UserForce as UserForce
 from jaxmbd.model.force.motors import DCMotor as DCMotor
+from jaxmbd.model.force.one_way import OneWayClutch as OneWayClutch
+from jaxmbd.model.force.one_way import Ratchet as Ratchet
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint

@@ -234,7 +234,7 @@ def _along(
 
 @cache
 def of_own_states(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of a part with states (`rates_of`, …) as one of a force: of all such parts in it, one after another."""
+    """A function of a part with states (`rates_of`, …) as one of a force: of all such parts in it, in their order."""
 
     def of_force(
         space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists

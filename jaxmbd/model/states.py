@@ -69,7 +69,8 @@ class AbstractSwitching(AbstractStates):
     """A part that changes states of its own, held ones, at the instants at which one of its *guards* falls below zero.
 
     Between these its law is smooth, so that steps, which end there, keep their order, and derivatives of a motion are
-    those of the law with its changes. `at` is what the law takes besides the time, as in `own_rates`.
+    those of the law with its changes. `at` is what the law takes, as in `own_rates`: the time, and a coordinate and its
+    rate, say, which the methods of a class name (and types that say `**_` let them).
     """
 
     @property
@@ -78,45 +79,49 @@ class AbstractSwitching(AbstractStates):
         """The unit of each of the n guards; an empty one is that of the coordinate along which the part acts."""
 
     @abc.abstractmethod
-    def guards(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
+    def guards(self, *at: Any, **_: Any) -> Float[Array, " n"]:
         """The guards, which are positive until the state changes."""
 
     @abc.abstractmethod
-    def changed(self, t: Scalar, /, *at: Any) -> Float[Array, "n k"]:
+    def changed(self, *at: Any, **_: Any) -> Float[Array, "n k"]:
         """The states after the change at each of the guards."""
 
     @abc.abstractmethod
-    def begun(self, t: Scalar, /, *at: Any) -> Float[Array, " k"]:
+    def begun(self, *at: Any, **_: Any) -> Float[Array, " k"]:
         """The states at the start of a motion, where they are those of the law, from those that are given."""
 
 
 class AbstractSided(AbstractSwitching):
-    """A part whose law is smooth on each side of zeros of some quantities, its *heights*, and has a kink or a jump there.
+    """A part whose law has a kink or a jump at the zeros of some quantities, its *heights*, and is smooth elsewhere.
 
-    The state `sides (n,)`, the last one, is the sign of each height: 1 or -1, held from one crossing to the next; 0
-    where no motion has told it, as in an equilibrium.
+    The state in the field `sides (n,)`, the last one, is the sign of each height: 1 or -1, held from one crossing to
+    the next; 0 where no motion has told it, as in an equilibrium.
     """
 
-    sides: eqx.AbstractVar[Float[Array, " n"]]
+    # Declared as `AbstractVar`, it would be the first argument of each class to a type checker.
+    def _sides(self, name: str = "sides") -> Float[Array, " n"]:
+        return getattr(self, name)
 
     @abc.abstractmethod
-    def heights(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
+    def heights(self, *at: Any, **_: Any) -> Float[Array, " n"]:
         """The heights."""
 
-    def is_above(self, t: Scalar, /, *at: Any) -> Bool[Array, " n"]:
+    def is_above(self, *at: Any, **_: Any) -> Bool[Array, " n"]:
         """The mask of the heights that count as positive."""
-        return jnp.where(self.sides == 0, self.heights(t, *at) >= 0, self.sides > 0)
+        sides = self._sides()
+        return jnp.where(sides == 0, self.heights(*at) >= 0, sides > 0)
 
-    def guards(self, t: Scalar, /, *at: Any) -> Float[Array, " n"]:
-        return jnp.where(self.sides == 0, 1.0, self.sides * self.heights(t, *at))
+    def guards(self, *at: Any, **_: Any) -> Float[Array, " n"]:
+        sides = self._sides()
+        return jnp.where(sides == 0, 1.0, sides * self.heights(*at))
 
-    def changed(self, t: Scalar, /, *at: Any) -> Float[Array, "n k"]:
-        n, own = len(self.sides), jnp.concatenate(values_of(self))
-        return own[None] + jnp.pad(jnp.diag(-2 * self.sides), ((0, 0), (len(own) - n, 0)))
+    def changed(self, *at: Any, **_: Any) -> Float[Array, "n k"]:
+        sides, own = self._sides(), jnp.concatenate(values_of(self))
+        return own[None] + jnp.pad(jnp.diag(-2 * sides), ((0, 0), (len(own) - len(sides), 0)))
 
-    def begun(self, t: Scalar, /, *at: Any) -> Float[Array, " k"]:
+    def begun(self, *at: Any, **_: Any) -> Float[Array, " k"]:
         own = jnp.concatenate(values_of(self))
-        return own.at[len(own) - len(self.sides) :].set(jnp.where(self.is_above(t, *at), 1.0, -1.0))
+        return own.at[len(own) - len(self._sides()) :].set(jnp.where(self.is_above(*at), 1.0, -1.0))
 
 
 def sides_state() -> OwnState:

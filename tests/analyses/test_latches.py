@@ -175,3 +175,25 @@ def test_what_leaves_from_rest_in_short_steps_is_not_caught_again(mass: float, s
     assert run.events is not None
     assert [name for name, _ in run.events] == ["catch", "clock"]
     assert run["O.angle"][-1] < -1.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_a_value_at_which_a_segment_began_is_reached_again_in_it(mode: Any) -> None:
+    """A latch lets go at its value, and catches there again: what follows begins there, and moves with the value."""
+    wheel = pl.Body("wheel", 1.0, 2.0)
+    push = pl.JointForce("push", "O.angle", lambda t, *_: 3 * jnp.sin(2 * t) - 1.2)
+    joint = pl.Revolute("O", pl.ground.at(), wheel.at())
+    mechanism = pl.Mechanism([wheel], [joint], [push], coordinates="joint")
+    start = mbd.assemble(mechanism, {"O.angle": 1.45})
+
+    def end(level: Array) -> Any:
+        catch = mbd.Event("catch", "O.angle", below=level, then=mbd.Latch())
+        let_go = mbd.Event("go", "catch.effort", below=0.0, then=mbd.Release("catch"))
+        run = mbd.simulate(mechanism, start, np.array([0.0, 7.0]), events=[catch, let_go], rtol=1e-11, atol=1e-12)
+        assert run.events is not None
+        return run["O.angle"][-1], run.events.count
+
+    moved, count = mode(end, has_aux=True)(jnp.asarray(1.4))
+    np.testing.assert_array_equal(count, 4)  # it catches twice
+    np.testing.assert_allclose(moved, 1.0, rtol=1e-9)

@@ -270,6 +270,25 @@ FORCES: Mapping[str, Case] = {
         ),
         idle=("peak",),  # it says when the friction breaks loose
     ),
+    "Backlash": on_joint(
+        pl.Backlash,
+        "forces",
+        pl.Revolute,
+        "angle",
+        lambda n, c, s: pl.Backlash(n, c, 3.0 * s, 0.4, 0.1, 0.05),
+        idle=("sides",),
+    ),
+    "OneWayClutch": on_joint(
+        pl.OneWayClutch, "forces", pl.Revolute, "angle", lambda n, c, s: pl.OneWayClutch(n, c, 0.8 * s, 1.0)
+    ),
+    "Ratchet": on_joint(
+        pl.Ratchet,
+        "forces",
+        pl.Revolute,
+        "angle",
+        lambda n, c, s: pl.Ratchet(n, c, 0.3, 0.1),
+        idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

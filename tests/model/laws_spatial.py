@@ -276,6 +276,25 @@ FORCES: Mapping[str, Case] = {
         ),
         idle=("peak",),  # it says when the friction breaks loose
     ),
+    "Backlash": on_joint(
+        sp.Backlash,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.Backlash(n, c, 3.0 * s, 0.4, 0.1, 0.05),
+        idle=("sides",),
+    ),
+    "OneWayClutch": on_joint(
+        sp.OneWayClutch, "forces", sp.Revolute, "angle", lambda n, c, s: sp.OneWayClutch(n, c, 0.8 * s, 1.0)
+    ),
+    "Ratchet": on_joint(
+        sp.Ratchet,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.Ratchet(n, c, 0.3, 0.1),
+        idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

@@ -1,6 +1,7 @@
 """The log of the events in a motion, with the reason if one of them halted it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,12 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.analyses.events.event import ChannelName, Quantity
-from jaxmbd.analyses.events.impact import Compliance
+from jaxmbd.analyses.events.changes import ForceChanges, equations_at
+from jaxmbd.analyses.events.event import ChannelName, Event, Quantity
+from jaxmbd.analyses.events.event_rules import EventRules
+from jaxmbd.analyses.events.impact import Compliance, Latches, latched, with_latches
+from jaxmbd.arrays import frozen
 from jaxmbd.checks import check_index
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.own_states import start_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.printing import format_number, readable, table
@@ -29,6 +35,17 @@ STARTED, BLOCKED, USED_UP, UNKNOWN = REASONS
 _DOUBT = "Whether it happens is uncertain, and derivatives of what follows are no guide to other values of parameters."
 
 
+class Watched(NamedTuple):
+    """What was watched, and how the mechanism moved: the events, the formulation with its latches and the changes of
+    forces in each segment; `redundant`, as of `Equations`; `segments`, which one each entry of the log has ended."""
+
+    events: tuple[Event, ...]
+    formulation: AbstractFormulation
+    changes: ForceChanges | None
+    redundant: bool | Array
+    segments: Int[Array, " room"]
+
+
 class Events(eqx.Module):
     """The log of events in order of time: `count` entries, with room for `room` of them.
 
@@ -38,19 +55,20 @@ class Events(eqx.Module):
     `impulse`, that of the event itself. Unused entries have the time and the state at the end, and zero impulses. All
     arrays are differentiable. Outside `jit`, iteration yields names and times, and `print` shows a table of them.
 
-    Where a quantity only touches its value, errors of the motion decide whether the event happens, and no derivative of
-    what follows can be trusted. `depths (room,)`: how far the quantity of an event would go beyond its value before it
-    turned back, if nothing happened; infinite if it would not. `nearest`, for each of `names`: about the least distance
-    from its value at which a quantity turned back, so that nothing happened; infinite if it never did, NaN if diffrax
-    integrated the motion. `resolution`, for each of `names`: the error to expect of the quantity, ten tolerances of its
-    size. All are in the unit of the quantity, without derivatives. `grazing` and `near_misses` say where they are less
-    than that error, and `print` tells.
+    `watched`: what was watched, and how. Where a quantity only touches its value, errors of the motion decide whether
+    the event happens, and no derivative of what follows can be trusted. `depths (room,)`: how far the quantity of an
+    event would go beyond its value before it turned back, if nothing happened; infinite if it would not. `nearest`,
+    for each of `names`: about the least distance from its value at which a quantity turned back, so that nothing
+    happened; infinite if it never did, NaN if diffrax integrated the motion. `resolution`, for each of `names`: the
+    error to expect of the quantity, ten tolerances of its size. All are in the unit of the quantity, without
+    derivatives. `grazing` and `near_misses` say where they are less than that error, and `print` tells.
     """
 
     mechanism: Mechanism
     start_rank: Int[Array, ""]  # of the constraint rows, at assembly
     names: tuple[str, ...] = eqx.field(static=True)
     along: dict[str, Quantity]
+    watched: Watched
     count: Int[Array, ""]
     which: Int[Array, " room"]
     times: Float[Array, " room"]
@@ -62,12 +80,11 @@ class Events(eqx.Module):
     lam: Float[Array, "room m"]
     trouble: Int[Array, ""]  # 0, or the reason for which the event `names[culprit]` halted the motion
     culprit: Int[Array, ""]
-    depths: Float[Array, " room"]
     nearest: Float[Array, " n"]
     resolution: Float[Array, " n"]
 
     def __repr__(self) -> str:
-        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0, depths=1)
+        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0)
 
     def _text(self) -> str:
         entries = list(self)
@@ -87,6 +104,11 @@ class Events(eqx.Module):
         of = self.along[name]
         unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, ChannelName) else ""
         return f"{format_number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
+
+    @property
+    def depths(self) -> Float[Array, " room"]:
+        """How far the quantity of each event would go beyond its value before it turned back."""
+        return frozen(_depths(frozen(self)))
 
     @property
     def grazing(self) -> Bool[Array, " room"]:
@@ -164,6 +186,29 @@ def _joint_impulses(log: Events, name: str) -> Array:
         return Reader(equations, Snapshot(t, at.q, rest, rest, lam)).reaction(name)[-1]
 
     return jax.vmap(one)(log.times, log.q, log.impulses)
+
+
+@cached_on_disk
+def _depths(log: Events) -> Array:
+    """The depths of all entries, infinite for unused ones."""
+    (events, formulation, changes, redundant, segments), t = log.watched, log.times
+    equations = Equations(log.mechanism, redundant)
+    rules, first = EventRules(equations, formulation, events, jnp.zeros((), t.dtype)), jnp.full(1, -jnp.inf, t.dtype)
+    latches = with_latches(formulation)
+
+    def one(k: Array, t: Array, q: Array, v: Array, z: Array) -> Array:
+        segment = lambda x: x[k][None]  # noqa: E731
+        held, here = formulation, equations
+        if latches is not None:  # those before the event
+            of = latches.latches
+            held = latched(latches.of, Latches(of.along, first, segment(of.held), segment(of.values)), latches.parts)
+        if changes is not None:
+            values = jax.tree.map(segment, changes.values)
+            here = equations_at(equations, ForceChanges(first, values, changes.names, changes.places), t)
+        return rules.depths(here, held, t, (q, v, start_of(log.mechanism, z, 0)))
+
+    depths = jax.vmap(one)(segments, t, log.q, log.before, log.z)
+    return jnp.where(log.which < 0, jnp.inf, depths[jnp.arange(len(t)), log.which])
 
 
 def raise_if_halted(log: Events, t: Array) -> None:

@@ -15,11 +15,11 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, changes_of, equations_at, values_after
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun
-from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated
 from jaxmbd.integrate.adjoint.event_functions import EventMemory
@@ -112,7 +112,7 @@ class EventPrograms:
         `switches`, how many switching times there are."""
         place: Any = Memory(*(first + np.asarray([0, *self._ends])))
         impulses = len(self.rules.along) + self.rules.equations.m
-        entry = 3 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
+        entry = 2 + motion + impulses + sum(int(np.size(x)) for x in self.start.of_segment)
         read = place.time, place.due, place.logged, place.halted, place.since, place.touching, place.nearest
         # A quantity that depends on forces may cross its value by a jump at a switching time.
         samples = 0 if self.rules.positions and not self.rules.samples else switches + self.room.passed
@@ -189,11 +189,7 @@ class EventPrograms:
         )  # fmt: skip
         new = self._with_segment(new, t, q, hit & fires)
         own, _ = split_integrated(self.mechanism, z)
-        depth = jnp.zeros_like(t)
-        if self.logged.any():
-            depths = self.rules.depths(*frozen((*self.at_memory(memory), memory.side, t, y)))
-            depth = jnp.sum(jnp.where(hit, depths, 0.0))
-        parts = jnp.sum(hit * numbers), t, depth, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
+        parts = jnp.sum(hit * numbers), t, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])
         return after, self._begin(new, t, after, memory.due == _START, stops), entry
 
@@ -243,9 +239,9 @@ def solution_with_events(
     count = jnp.minimum(memory.logged.astype(int), room)
     there = jnp.arange(room) < count
     own, of_segment = len(mechanism.layout.z.sizes), [int(np.size(x)) for x in programs.start.of_segment]
-    widths = [1, 1, 1, mechanism.nq, own, mechanism.nv, mechanism.nv, len(rules.along), rules.equations.m, *of_segment]
+    widths = [1, 1, mechanism.nq, own, mechanism.nv, mechanism.nv, len(rules.along), rules.equations.m, *of_segment]
     parts = jnp.split(log, np.cumsum(widths)[:-1].tolist(), axis=1)
-    which, t, depth, q, z, before, after, impulses, lam, *of_segment = parts
+    which, t, q, z, before, after, impulses, lam, *of_segment = parts
     at_end = end[0], split_integrated(mechanism, end[2])[0], end[1], end[1]
     q, z, before, after = (jnp.where(there[:, None], x, y) for x, y in zip((q, z, before, after), at_end, strict=True))
     times = jnp.where(there, t[:, 0], t1)
@@ -261,16 +257,17 @@ def solution_with_events(
         jnp.where(blind, x, y).astype(int)
         for x, y in ((UNKNOWN, memory.trouble), (memory.due - 2 * len(rules.events), memory.culprit))
     )
+    latches = Latches(rules.along, starts, held != 0, values)
+    formulation, changes = rules.formulation_with(latches), programs.changes_by(starts, factors, numbers)
+    watched = Watched(rules.events, formulation, changes, rules.equations.redundant, jnp.arange(room))
     events = Events(
-        mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
+        mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, watched, count,
         jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,
-        trouble, culprit, jnp.where(there, depth[:, 0], jnp.inf), jnp.where(programs.logged, memory.nearest, jnp.inf),
-        rules.resolution(tolerance),
+        trouble, culprit, jnp.where(programs.logged, memory.nearest, jnp.inf), rules.resolution(tolerance),
     )  # fmt: skip
     stats: dict[str, Any] = dict(run.stats)
     begun = memory.due != _START
     entries = (memory.happened + memory.sampled + memory.passed).astype(int) + begun  # the start, too
     stats["num_accepted_steps"] -= entries
-    latches = Latches(rules.along, starts, held != 0, values)
     final = SegmentedRun((jnp.minimum(ts, t1), t1[None]), (saved, tuple(end[:3])), stats, run.result)
-    return final, rules.formulation_with(latches), programs.changes_by(starts, factors, numbers), events
+    return final, formulation, changes, events

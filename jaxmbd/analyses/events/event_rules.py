@@ -39,7 +39,7 @@ from jaxmbd.analyses.events.impact import (
     rates,
     with_latches,
 )
-from jaxmbd.analyses.events.parts import Pass, Slip, Stick, guard_units, held_by
+from jaxmbd.analyses.events.parts import Pass, Slip, Stick, guard_units, held_by, sticking_part
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.engine import as_program
 from jaxmbd.engine.binding.tracing import pruned, traced
@@ -57,6 +57,7 @@ _NEAR = 2.0**10
 # Of the smaller distance: one that is rounding, 16 units in the last place, as of some operations. What a latch lets go
 # leaves from rest: its way is shorter than that for longer than times differ by rounding alone.
 _ROUNDING = 2.0**-6
+_LEAVING = 2.0**-10  # in units of the mechanism's time, how long that takes at most
 _SAMPLED_NEAR = 16.0  # of the least distances between jumps: how near to its instant a sample is taken
 _FREED = 2  # in place of a side: the event's latch has opened just now
 _ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
@@ -154,8 +155,9 @@ class EventRules:
                 motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
         watched = self._watched(equations, latches, at, efforts)
-        guards = KinematicReader(equations.at(t, q), at.v).guards() if self.passing else ()
-        return jnp.stack([self._quantity(equations, x, at, watched, guards) for x in self.events]) - self.levels
+        reader = KinematicReader(equations.at(t, q), at.v)
+        guards = reader.guards() if self.passing else ()
+        return jnp.stack([self._quantity(reader, x, at, watched, guards) for x in self.events]) - self.levels
 
     def _watched(
         self, equations: Equations, latches: LatchedFormulation | None, at: Snapshot, efforts: Array | None
@@ -176,10 +178,15 @@ class EventRules:
         return found
 
     def _quantity(
-        self, equations: Equations, event: Event, at: Snapshot, watched: dict[str, Array], guards: Sequence[Array] | Array
-    ) -> Array:
+        self, reader: KinematicReader, event: Event, at: Snapshot, watched: dict[str, Array],
+        guards: Sequence[Array] | Array,
+    ) -> Array:  # fmt: skip
+        equations = reader.position.equations
         if isinstance(event.then, Pass):
             return guards[event.then.guard]
+        if isinstance(event.then, Stick):
+            part, _ = sticking_part(equations.mechanism, event.then.part)
+            return part.caught(*reader.coordinate(part.coordinate))
         if isinstance(event.then, Slip):
             return watched[event.then.part][0 if event.then.direction > 0 else 1]
         name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
@@ -192,7 +199,9 @@ class EventRules:
         if not self.opening:
             return jnp.broadcast_to(later, distance.shape)
         latching = np.asarray([isinstance(event.then, Latch) for event in self.events])
-        return later & (~latching | (jnp.abs(distance) > _ROUNDING * self.near))
+        # One that comes back later has its sign on both sides of the value, and there its derivative.
+        leaving = (jnp.abs(distance) <= _ROUNDING * self.near) & (since < _LEAVING * self.equations.scales.time)
+        return later & (~latching | ~leaving)
 
     def distances_and_rates(
         self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any
@@ -208,9 +217,7 @@ class EventRules:
         along = jnp.ones_like(t), equations.rate(t, q, v), *rates
         return jax.jvp(lambda *at: self.distances(equations, formulation, *at), (t, q, v, z), along)
 
-    def depths(
-        self, equations: Equations, formulation: AbstractFormulation, side: Array, t: Array, y: Any
-    ) -> Float[Array, " n"]:
+    def depths(self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any) -> Float[Array, " n"]:
         """How far each quantity, on its value, would go beyond that before it turns back, if nothing happened: from its
         first two rates, infinite where it does not turn back."""
         q, v, z = y
@@ -220,6 +227,7 @@ class EventRules:
         along = jnp.ones_like(t), motion.qdot, motion.rate, jnp.zeros_like(z).at[: len(own)].set(own)
         rates = lambda t, *y: self.distances_and_rates(equations, formulation, t, y)[1]  # noqa: E731
         rate, bend = jax.jvp(rates, (t, q, v, z), along)
+        side = jnp.where(self.sides == 0, -jnp.sign(rate), self.sides)
         turns = (side * bend > 0) & ~np.asarray(self.sticking)  # which come to rest and stay there
         return jnp.where(turns, 0.5 * rate**2 / jnp.where(turns, jnp.abs(bend), 1.0), jnp.inf)
 
@@ -294,9 +302,7 @@ class EventRules:
         values = own(KinematicReader(at_integrated(equations, z).at(t, q), v))
         return jnp.concatenate([start_of(equations.mechanism, values, 0), quadratures])
 
-    def passed(
-        self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"]
-    ) -> Array:
+    def passed(self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"]) -> Array:
         """The states of parts, as they are integrated, after the event in the mask `fired`: those that parts change,
         and the directions in which frictions slip."""
         z, names = y[2], self.equations.mechanism.layout.z.names
@@ -327,7 +333,7 @@ class EventRules:
             return z
         rates = jax.lax.stop_gradient(self.distances(equations, formulation, t, *y))
         for j, event in enumerate(self.events):
-            if isinstance(event.then, Stick):
+            if isinstance(event.then, Stick) and not self.is_position[j]:
                 k = equations.mechanism.layout.z.names.index(f"{event.then.part}.direction")
                 z = z.at[k].set(jnp.where(jnp.abs(rates[j]) > self.near[j], jnp.sign(rates[j]), 0.0))
         return z

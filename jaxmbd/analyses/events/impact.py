@@ -161,7 +161,7 @@ def latched(formulation: AbstractFormulation, latches: Latches, parts: tuple[str
 
 def _who(parts: tuple[str, ...]) -> str:
     """What latches belong to."""
-    return next((f"DryFriction {name!r}" for name in parts if name), "Latch")
+    return next((f"The part {name!r}, which locks," for name in parts if name), "Latch")
 
 
 def with_latches(formulation: AbstractFormulation) -> LatchedFormulation | None:

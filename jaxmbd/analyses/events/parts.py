@@ -12,6 +12,8 @@ from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Lat
 from jaxmbd.arrays import Scalar
 from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.force.force import ScaledJointForce
+from jaxmbd.model.force.one_way import Ratchet
+from jaxmbd.model.force.sticking import AbstractSticking
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import TIME, rate_name
 from jaxmbd.model.states import AbstractSided, AbstractSwitching, stateful, values_of
@@ -20,20 +22,21 @@ from jaxmbd.upstream.equinox_internals import with_fields
 
 
 class Stick(Latch):
-    """Lock the coordinate of a friction whose rate has become zero."""
+    """Lock the coordinate of a part that sticks."""
 
     part: str = eqx.field(static=True, default="")
     direction: ClassVar[float] = 0.0
 
 
 class Slip(Release):
-    """Let the coordinate of a friction go, whose effort has become larger than what holds, in a direction, ±1."""
+    """Let the coordinate of a part go, whose effort has become larger than what holds, in a direction, ±1. `latch`: the
+    name of the event that locks it."""
 
     part: str = eqx.field(static=True)
     direction: float = eqx.field(static=True)
 
-    def __init__(self, part: str, direction: float) -> None:
-        self.latches, self.part, self.direction = (f"{part}.sticks",), part, direction
+    def __init__(self, part: str, latch: str, direction: float) -> None:
+        self.latches, self.part, self.direction = (latch,), part, direction
 
 
 class Pass(AbstractAction):
@@ -44,7 +47,7 @@ class Pass(AbstractAction):
     logged: ClassVar[bool] = False
 
 
-def switching_parts(mechanism: Mechanism) -> list[AbstractSwitching]:
+def switching_parts(mechanism: Mechanism) -> list[Any]:
     """The parts that change states at zeros of guards, in the order of their states."""
     found = stateful((mechanism.forces, mechanism.controllers))
     return [part for part in found if isinstance(part, AbstractSwitching)]
@@ -64,34 +67,45 @@ def guard_units(mechanism: Mechanism) -> list[str]:
     return [unit or mechanism.unit_along(part) for part in switching_parts(mechanism) for unit in part.guard_units]
 
 
-def dry_frictions(mechanism: Mechanism) -> list[DryFriction]:
+def sticking_parts(mechanism: Mechanism) -> list[AbstractSticking]:
     """The forces that stick, those within others among them, to which inputs are added, say."""
-    return [part for part in stateful(mechanism.forces) if isinstance(part, DryFriction)]
+    return [part for part in stateful(mechanism.forces) if isinstance(part, AbstractSticking)]
 
 
-def held_by(mechanism: Mechanism, name: str, t: Scalar) -> Scalar:
-    """The largest effort that the friction of a name holds, as far as it is switched on."""
+def sticking_part(mechanism: Mechanism, name: str) -> tuple[AbstractSticking, Scalar]:
+    """The part that sticks in the force of a name, and the factor by which that is switched on."""
     force: Any = mechanism[name]
-    factor = jnp.ones((), t.dtype)
-    while not isinstance(force, DryFriction):
+    factor = jnp.ones(())
+    while not isinstance(force, AbstractSticking):
         if isinstance(force, ScaledJointForce):
             force, factor = force.force, factor * force.factor
         else:
             force = force.without_inputs
-    return factor * force.holds(t)
+    return force, factor
+
+
+def held_by(mechanism: Mechanism, name: str, t: Scalar) -> Array:
+    """The largest efforts that the part of a name holds against a motion forward and back."""
+    part, factor = sticking_part(mechanism, name)
+    holds = part.holds(t)
+    is_finite = jnp.isfinite(holds)
+    return jnp.where(is_finite | (factor == 0), factor * jnp.where(is_finite, holds, 0.0), jnp.inf)
 
 
 def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:
     """The events of a mechanism's parts. Their names hold a dot, as those of no event of a user."""
     found: list[Event] = []
-    for part in dry_frictions(mechanism):
-        rate, effort = (ChannelName(name) for name in (rate_name(mechanism, part.coordinate), f"{part.name}.effort"))
-        found += [
-            _event(f"{part.name}.sticks", rate, Stick(ChannelName(part.coordinate), part.name), at=0.0),
-            _event(f"{part.name}.slips forward", effort, Slip(part.name, 1.0), above=0.0),
-            _event(f"{part.name}.slips back", effort, Slip(part.name, -1.0), above=0.0),
-        ]
-        if callable(part.normal):  # where nothing presses any more, friction has a kink
+    for part in sticking_parts(mechanism):
+        effort, coordinate = ChannelName(f"{part.name}.effort"), ChannelName(part.coordinate)
+        locks, *lets_go = (f"{part.name}.{name}" if name else "" for name in part.happenings)
+        # What it watches is said by the part (`EventRules`); its unit is that of the quantity here.
+        watched = coordinate if isinstance(part, Ratchet) else ChannelName(rate_name(mechanism, part.coordinate))
+        level = {"at" if part.from_either_side else "below": 0.0}
+        found.append(_event(locks, watched, Stick(coordinate, part.name), **level))
+        for name, direction in zip(lets_go, (1.0, -1.0), strict=True):
+            if name:
+                found.append(_event(name, effort, Slip(part.name, locks, direction), above=0.0))
+        if isinstance(part, DryFriction) and callable(part.normal):  # a kink where nothing presses any more
             found.append(_event(f"{part.name}.opens", Normal(part.normal), LogOnly(), below=0.0))
     names = [f"{part.name}.guards[{k}]" for part in switching_parts(mechanism) for k in range(len(part.guard_units))]
     # The quantity of these is the guard itself, which has no name (`EventRules`).

@@ -19,10 +19,10 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched
 from jaxmbd.analyses.events.event_rules import EventRules, Standing
 from jaxmbd.analyses.events.impact import Latches, positions
-from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import split_integrated
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
@@ -67,7 +67,6 @@ class _Segment(NamedTuple):
     which: Array
     impulses: Array
     lam: Array
-    depth: Array
     stats: dict[str, Any]
 
 
@@ -147,9 +146,8 @@ class SegmentedIntegration:
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         jump, blocked = rules.impact(at, carry.latches, v, hit & fires)
         z = split_integrated(at.mechanism, y[2])[0]
-        depth = rules.depths(*frozen((equations, formulation, start.side, t, y)))[j]
         record = _Segment(
-            ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, depth, run.stats
+            ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats
         )  # fmt: skip
         last = k == carry.latches.starts.shape[0] - 1
         trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
@@ -230,10 +228,11 @@ def run_with_events(
     ys = _at_times(ts, records, end)
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
     stats |= {"hindrance": records.stats["hindrance"][0]}
-    log = _event_log(line.rules, records, end, room, rank, tolerance)
+    formulation = line.rules.formulation_with(end.latches)
+    log = _event_log(line.rules, formulation, records, end, room, rank, tolerance)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
-    return run, line.rules.formulation_with(end.latches), end.changes, log
+    return run, formulation, end.changes, log
 
 
 def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
@@ -248,7 +247,10 @@ def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
     return jax.tree.map(pick, records.ys, end.y)
 
 
-def _event_log(rules: EventRules, records: _Segment, end: _Carry, room: int, rank: Array, tolerance: Scalar) -> Events:
+def _event_log(
+    rules: EventRules, formulation: AbstractFormulation, records: _Segment, end: _Carry, room: int, rank: Array,
+    tolerance: Scalar,
+) -> Events:  # fmt: skip
     """The event log, without the segments that ended without an event."""
     events = rules.events
     happened = records.which >= 0
@@ -258,9 +260,9 @@ def _event_log(rules: EventRules, records: _Segment, end: _Carry, room: int, ran
     place = jnp.where(there, jnp.argsort(~happened, stable=True)[:room], room)
     t, q, z, before, after = (x[place] for x in (records.t, records.q, records.z, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
+    watched = Watched(events, formulation, end.changes, rules.equations.redundant, jnp.minimum(place, room))
     return Events(
-        rules.equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, count,
-        jnp.where(there, records.which[place], -1), t, q, z, before, after, impulses, lam, end.trouble, end.culprit,
-        jnp.where(there, records.depth[place], jnp.inf), jnp.full(len(events), jnp.nan, t.dtype),
-        rules.resolution(tolerance),
+        rules.equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, watched,
+        count, jnp.where(there, records.which[place], -1), t, q, z, before, after, impulses, lam, end.trouble,
+        end.culprit, jnp.full(len(events), jnp.nan, t.dtype), rules.resolution(tolerance),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.parts import with_sides_untold
-from jaxmbd.analyses.events.segmented_integration import SegmentedRun, run_with_events
+from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
 from jaxmbd.analyses.simulation.samples import check_native_changes
 from jaxmbd.analyses.simulation.settings import SettledIntegration
@@ -224,6 +224,6 @@ def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
     """The log of a motion; NaN and empty if it did not begin."""
     arrays = lambda e: (e.times, e.q, e.z, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
-    counts = lambda e: (e.count, e.which, e.trouble, e.depths, e.nearest)  # noqa: E731
-    pairs = zip(counts(log), (0, -1, 0, jnp.inf, jnp.inf), strict=True)
+    counts = lambda e: (e.count, e.which, e.trouble, e.nearest)  # noqa: E731
+    pairs = zip(counts(log), (0, -1, 0, jnp.inf), strict=True)
     return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in pairs))

@@ -38,7 +38,6 @@ from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
 from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.upstream.jax_internals import default_platform
 
-
 _STEPS_A_CHANGE, _FEWEST_CHANGES = 8, 64  # how often parts may change, for each step and at least
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.event import AbstractAction, Event
-from jaxmbd.analyses.events.parts import dry_frictions, switching_parts
+from jaxmbd.analyses.events.parts import sticking_parts, switching_parts
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine import choice
 from jaxmbd.errors import MechanismError
@@ -75,7 +75,7 @@ def clock() -> Event:
 def check_native_changes(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
     """Raise if a motion whose parts change at instants cannot run in the native loop, which alone can do that."""
     changing = (part for part in switching_parts(mechanism) if not isinstance(part, AbstractSided))
-    parts: list[Any] = [*sampled_controllers(mechanism), *dry_frictions(mechanism), *changing]
+    parts: list[Any] = [*sampled_controllers(mechanism), *sticking_parts(mechanism), *changing]
     if parts:
         raise MechanismError(
             f"{_label(parts[0])} changes at instants, for which a motion must run natively, and this is one "

@@ -33,7 +33,8 @@ class PID(AbstractDynamicController, AbstractSided):
     output, lowest and highest; `tracking_time` T_t `[s]`; `follows`, the name of a quantity that is added to the
     reference, such as the output of another controller; `integral` I, `filtered` x, the ones at which a motion starts.
 
-    `"servo.sides[0]"` is 1 above the lowest output and −1 where that holds, `"servo.sides[1]"` likewise for the highest.
+    `"servo.sides[0]"` is 1 above the lowest output and −1 where that is given, `"servo.sides[1]"` likewise for the
+    highest.
 
     Source: Åström, Hägglund, *Advanced PID Control* (2006), §3.2 to §3.5.
 

@@ -15,8 +15,8 @@ class Backlash(AbstractJointForce, AbstractOwnStates, AbstractSided):
     """A spring and a damper with play along a joint coordinate x: a gear with backlash, a mass between elastic stops.
 
     Within the play, `|x − x₀| ≤ b / 2`, there is no force. Beyond it, at a penetration δ, the contact pushes back with
-    `c δ + d δ̇`, but never pulls; with `limited`, the share of the damper is at most that of the spring, so that the force
-    is continuous at the first touch. A motion's steps end where the law changes, at each touch among these instants.
+    `c δ + d δ̇`, but never pulls; with `limited`, the share of the damper is at most that of the spring, so that the
+    force is continuous at the first touch. The steps of a motion end where the law changes.
 
     **Arguments:** `coordinate`, such as `"O.angle"`, or the length of a `Tendon`, which is the angle between the wheels
     of a gear; `stiffness` c `[N m/rad]` or `[N/m]`; `damping` d `[N m s/rad]` or `[N s/m]`; `play` b, as a whole, and

@@ -10,12 +10,11 @@ from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.checks import check_fields, check_finite, check_law
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_coordinate
-from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.states import AbstractOwnStates, OwnState
+from jaxmbd.model.force.sticking import AbstractSticking
 from jaxmbd.user_functions import user_array
 
 
-class DryFriction(AbstractJointForce, AbstractOwnStates):
+class DryFriction(AbstractSticking):
     """Coulomb friction along a joint coordinate, with sticking: a brake, a clutch between two bodies, a dry bearing.
 
     While it slips, `τ = −d N (τ_c + τ_b exp(−|φ̇| / v_b)) − c φ̇` with the direction `d = ±1` of the motion. Where the
@@ -58,27 +57,12 @@ class DryFriction(AbstractJointForce, AbstractOwnStates):
         if is_concrete(self.peak) and float(self.peak) < 1.0:
             raise MechanismError(f"{part}: peak must be at least 1, got {float(self.peak):g}.")
 
-    @property
-    def own_states(self) -> tuple[OwnState, ...]:
-        return (OwnState("direction", "1", held=True),)
-
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         near_rest = jnp.exp(-jnp.abs(rate) / self.stribeck)
         return -self.direction * self._pressed(t) * (self.coulomb + self.breakaway * near_rest) - self.viscous * rate
 
-    def potential(self, coordinate: Scalar) -> Scalar:
-        return jnp.zeros(())
-
-    def own_rates(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Float[Array, "1"]:
-        return jnp.zeros(1, rate.dtype)
-
-    def steady(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Float[Array, "1"]:
-        """The direction of the motion; none at rest, where friction is not told by the position."""
-        return jnp.sign(rate)[None]
-
-    def holds(self, t: Scalar) -> Scalar:
-        """The largest effort that holds while it sticks."""
-        return self.peak * self._pressed(t) * (self.coulomb + self.breakaway)
+    def holds(self, t: Scalar) -> Float[Array, "2"]:
+        return jnp.broadcast_to(self.peak * self._pressed(t) * (self.coulomb + self.breakaway), (2,))
 
     def _pressed(self, t: Scalar) -> Scalar:
         normal = user_array(f"DryFriction {self.name!r}", "normal", self.normal, t, takes="t", shape=())
