@@ -150,7 +150,7 @@ class EventPrograms:
         distance, rate = self.rules.distances_and_rates(*self.at_memory(memory), t, y)
         touching = memory.touching != 0
         # A distance over the time since the start is next to that, where rounding hides it, the rate of the distance.
-        divides = touching & self.rules.is_told(distance, t - memory.since)
+        divides = touching & self.rules.is_told(distance, memory.side * rate, t - memory.since)
         since = jnp.where(divides, t - memory.since, 1.0)
         heights = memory.side * jnp.where(touching & ~divides, rate, distance) / since
         rates = memory.side * rate / since - jnp.where(divides, heights / since, 0.0)

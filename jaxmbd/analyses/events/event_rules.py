@@ -192,16 +192,16 @@ class EventRules:
         name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
         return watched[name] if name in watched else read_one(equations, event.quantity, at)
 
-    def is_told(self, distance: Float[Array, " n"], since: Scalar) -> Bool[Array, " n"]:
+    def is_told(self, distance: Float[Array, " n"], away: Array, since: Scalar) -> Bool[Array, " n"]:
         """The mask of the quantities, on their values at the start of a segment, that have a sign at the time `since`
-        that: before, the sign of their distance is undetermined."""
+        that: before, the sign of their distance is undetermined. `away`: the rate at which they leave their values."""
         later = since > 5 * self.gap
         if not self.opening:
             return jnp.broadcast_to(later, distance.shape)
         latching = np.asarray([isinstance(event.then, Latch) for event in self.events])
         # One that comes back later has its sign on both sides of the value, and there its derivative.
-        leaving = (jnp.abs(distance) <= _ROUNDING * self.near) & (since < _LEAVING * self.equations.scales.time)
-        return later & (~latching | ~leaving)
+        leaves = (away >= 0) | (since < _LEAVING * self.equations.scales.time)
+        return later & (~latching | (jnp.abs(distance) > _ROUNDING * self.near) | ~leaves)
 
     def distances_and_rates(
         self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any

@@ -173,7 +173,7 @@ class SegmentedIntegration:
         def height(formulation: AbstractFormulation, t: Array, y: Any) -> Array:
             since = jnp.asarray(t) - t0
             distances = self.rules.distances(equations, formulation, t, *y)
-            told = jnp.where(start.touching, self.rules.is_told(distances, since), since > 0)
+            told = jnp.where(start.touching, self.rules.is_told(distances, jnp.zeros_like(distances), since), since > 0)
             heights = start.side * distances / jnp.where(start.touching & told, since, 1.0)
             # Until their signs are told nothing is crossed. The derivative stays, for a quantity that comes back.
             heights += jax.lax.stop_gradient(jnp.where(told, 0.0, 1.0 - heights))
