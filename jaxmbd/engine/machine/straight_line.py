@@ -8,7 +8,7 @@ live at a time.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ def source(program: Program, kernel: int) -> str:
 #define LANES {lanes}
 #define NAME lanes
 #include "lanes.h"
+#include "operands.h"
 
 void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t *restrict instances) {{
 V *restrict x = slots;
@@ -136,7 +137,7 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
         if k in given:
             yield f"const V v{k} = {given[k]};"
         elif name == "constant":
-            yield f"const V v{k} = ALL({_literal(number)});"
+            yield f"const V v{k} = ALL({literal(number)});"
         elif name == GATHER:
             yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, instances);"
         elif name in ("sin", "cos") and len(angles[operands[0]]) == 2:
@@ -150,7 +151,29 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
         yield f"{target} = v{k};"
 
 
-def _literal(number: float) -> str:
+def gather_function(name: str, context: str, program: Program, operand: Callable[[int], str]) -> str:
+    """The function `gather_name` that reads a table at an index, which is clamped into the table as in `operands.h`;
+    empty if the program reads none. `context`: its first parameter; `operand`: the text of a pointer to an input."""
+    cases = [
+        f"case {k}: table = {operand(given)} + {first}, stride = {stride}, length = {length}; break;"
+        for k, (given, first, stride, length) in enumerate(program.gathers.tolist())
+    ]
+    if not cases:
+        return ""
+    return "\n".join([
+        f"INLINE V gather_{name}({context}, const int k, const V index, const int64_t *instances) {{",
+        "const T *table = NULL;", "int64_t stride = 0, length = 1;", "switch (k) {", *cases, "}",
+        "return table[stride * (!(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1)];", "}",
+    ])  # fmt: skip
+
+
+def owners(ends: np.ndarray) -> list[int]:
+    """The input or output of each pair of a table of a program."""
+    return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)).tolist()
+
+
+def literal(number: float) -> str:
+    """A number in C, to the last bit."""
     if math.isfinite(number):
         return float(number).hex()
     return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"
