@@ -34,7 +34,8 @@ PRELUDE = """\
 def c_function(name: str, program: Program, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The text of `static void name(const double *input, …, double *output, …)`.
 
-    `inputs` and `outputs`: the names of the arrays of the program, which may have no numbers. An output may be an input.
+    `inputs` and `outputs`: the names of the arrays of the program, which may have no numbers; an output without a name
+    is not computed. An output may be an input.
     """
     tables = [f"{name}_table_{k}" for k in range(len(program.constant_tables))]
     values, stored = values_of(program)
@@ -42,15 +43,16 @@ def c_function(name: str, program: Program, inputs: Sequence[str], outputs: Sequ
     texts = {slot: f"{inputs[k]}[{element}]" for (element, slot), k in loads}
     given = {k: texts[value.operands[0]] for k, value in enumerate(values) if value.name == "slot"}
     stores = zip(program.stores.tolist(), owners(program.output_ends), strict=True)
-    results = {f"{outputs[k]}[{element}]": stored[slot] for (element, slot), k in stores}
-    arguments = [f"const double *{x}" for x in inputs] + [f"double *{x}" for x in outputs]
+    results = {f"{outputs[k]}[{element}]": stored[slot] for (element, slot), k in stores if outputs[k]}
+    computed = [x for x in outputs if x]
+    arguments = [f"const double *{x}" for x in inputs] + [f"double *{x}" for x in computed]
     gather = gather_function(name, "const double *const *call", program, lambda k: f"call[{k}]")
     lines = [
         *(_array(table, numbers) for table, numbers in zip(tables, program.constant_tables, strict=True)),
         *([gather, f"#define gather_lanes gather_{name}"] if gather else []),
         f"static void {name}({', '.join(arguments)}) {{",
         # Not all functions depend on all that there is.
-        "".join(f"(void){x};" for x in (*inputs, *outputs)),
+        "".join(f"(void){x};" for x in (*inputs, *computed)),
     ]
     if gather:
         lines.append(f"const double *const call[] = {{{', '.join([*inputs, *tables])}}}; const int64_t *instances = 0;")

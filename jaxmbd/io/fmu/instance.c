@@ -21,12 +21,12 @@ typedef struct {
   int mode;
 } Kept;
 
-/* `text`: the last message; `rates` and `outputs` belong to the state if they are known. */
+/* `text`: the last message; `rates`, `outputs` and the reported `states` are those of the present if they are known. */
 typedef struct {
   Kept kept;
   Stages stages;
-  double rates[STATES + 1], outputs[OUTPUTS + 1];
-  int knows_rates, knows_outputs, is_for_steps;
+  double rates[STATES + 1], outputs[OUTPUTS + 1], states[STATES + 1];
+  int knows_rates, knows_outputs, knows_states, is_for_steps;
   void *environment;
   void (*logger)(void);
   char name[128], text[512];
@@ -73,7 +73,7 @@ static Instance *checked_instance(Instance *i, const char *token) {
   return NULL;
 }
 
-static void forget(Instance *i) { i->knows_rates = i->knows_outputs = 0; }
+static void forget(Instance *i) { i->knows_rates = i->knows_outputs = i->knows_states = 0; }
 
 static int reset(Instance *i) {
   motion_start(&i->kept.motion);
@@ -141,13 +141,21 @@ static int know_outputs(Instance *i) {
   return OK;
 }
 
+/* The value of a state: in co-simulation, where nobody else integrates it, as it is reported. */
+static double state_of(Instance *i, const int at) {
+  if (i->kept.mode != STEPPING || i->kept.motion.is_moved) return i->kept.motion.x[at];
+  if (!i->knows_states) motion_report(&i->kept.motion, i->states);
+  i->knows_states = 1;
+  return i->states[at];
+}
+
 static int get_values(Instance *i, const unsigned *references, const size_t n, double *values) {
   const Motion *m = &i->kept.motion;
   for (size_t k = 0; k < n; k++) {
     int at = 0, status = OK;
     switch (kind_of(references[k], &at)) {
       case TIME: values[k] = m->t; break;
-      case STATE: values[k] = m->x[at]; break;
+      case STATE: values[k] = state_of(i, at); break;
       case RATE:
         status = know_rates(i);
         values[k] = i->rates[at];

@@ -83,13 +83,11 @@ static int all_finite(const double *x, const int n) {
   return 1;
 }
 
-/* Puts the state onto the constraints by Newton's method, after states or parameters were set: the nearest coordinates in the
-   metric of the mass matrix, and the speeds that belong to them. Returns 0, and changes no state, if that fails. */
-static int motion_close(Motion *m) {
-  find_switches(m);
-  motion_locate(m);
+/* The state on the constraints, by Newton's method: the nearest coordinates in the metric of the mass matrix, and the speeds
+   that belong to them. Returns 0 if it does not converge. */
+static int closed_state(const Motion *m, double *closed) {
 #if CLOSES
-  double from[STATES + 1], closed[STATES + 1], change[1] = {INFINITY};
+  double from[STATES + 1], change[1] = {INFINITY};
   const double t[1] = {evaluation_time(m, m->t)};
   memcpy(from, m->x, sizeof from);
   for (int k = 0; k < MOST_CLOSINGS && !(change[0] <= CLOSED); k++) {
@@ -97,11 +95,34 @@ static int motion_close(Motion *m) {
     if (!isfinite(change[0])) return 0;
     memcpy(from, closed, COORDINATES * sizeof *from);
   }
-  if (!(change[0] <= CLOSED)) return 0;
-  memcpy(m->x, closed, STATES * sizeof *closed);
+  return change[0] <= CLOSED;
+#else
+  memcpy(closed, m->x, STATES * sizeof *closed);
+  return 1;
 #endif
+}
+
+/* Puts the state onto the constraints, after states or parameters were set. Returns 0, and changes no state, if that fails. */
+static int motion_close(Motion *m) {
+  double closed[STATES + 1];
+  find_switches(m);
+  motion_locate(m);
+  if (!closed_state(m, closed)) return 0;
+  memcpy(m->x, closed, STATES * sizeof *closed);
   m->is_moved = 0;
   return 1;
+}
+
+/* The state as solutions of jaxmbd report it: with the speeds that satisfy the constraints, where rows are redundant with closed
+   joints, and with quaternions of length one. */
+static void motion_report(const Motion *m, double *x) {
+  const double t[1] = {evaluation_time(m, m->t)};
+  memcpy(x, m->x, STATES * sizeof *x);
+#if MEMORY
+  double closed[STATES + 1];
+  if (closed_state(m, closed)) memcpy(x, closed, STATES * sizeof *x);
+#endif
+  reported_state(t, x, m->memory, m->u, m->p, x);
 }
 
 /* What changes after a step: which rows the equations are solved in. */
