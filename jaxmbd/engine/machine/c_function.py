@@ -1,10 +1,10 @@
-"""A program as a C function of plain arrays, for C code that runs without the virtual machine and without Python.
+"""Programs as C functions of plain arrays, for C code that runs without the virtual machine and without Python.
 
-The function needs the operations of `lanes.h` for one number at a time, with the names of `straight_line.py`, and
-allocates nothing.
+They need the operations of `lanes.h` for one number at a time, with the names of `straight_line.py`, and
+allocate nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from jaxmbd.engine.program.schedule import Program
 # What stands before the functions: one double at a time, in C alone.
 PRELUDE = """\
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifndef __GNUC__ /* a hint that other compilers do not know */
@@ -31,13 +32,26 @@ PRELUDE = """\
 """
 
 
-def c_function(name: str, program: Program, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """The text of `static void name(const double *input, …, double *output, …)`.
+def c_functions(program: Program, inputs: Sequence[str], functions: Mapping[str, Sequence[str]]) -> str:
+    """The text of functions `static void name(const double *input, …, double *output, …)` of one program.
 
-    `inputs` and `outputs`: the names of the arrays of the program, which may have no numbers; an output without a name
-    is not computed. An output may be an input.
+    `inputs`: the names of the arrays of the program, which may have no numbers; `functions`: by name, those of the
+    outputs, which may have none either; an output without a name is not computed. An output may be an input.
     """
-    tables = [f"{name}_table_{k}" for k in range(len(program.constant_tables))]
+    first = next(iter(functions))
+    tables = [f"{first}_table_{k}" for k in range(len(program.constant_tables))]
+    gather = gather_function(first, "const double *const *call", program, lambda k: f"call[{k}]")
+    operands = ""
+    if gather:
+        operands = f"const double *const call[] = {{{', '.join([*inputs, *tables])}}}; const int64_t *instances = 0;"
+    texts = [_function(name, program, inputs, outputs, operands) for name, outputs in functions.items()]
+    lines = [_array(table, numbers) for table, numbers in zip(tables, program.constant_tables, strict=True)]
+    if gather:
+        texts = [gather, f"#define gather_lanes gather_{first}", *texts, "#undef gather_lanes"]
+    return "\n\n".join([*lines, *texts])
+
+
+def _function(name: str, program: Program, inputs: Sequence[str], outputs: Sequence[str], operands: str) -> str:
     values, stored = values_of(program)
     loads = zip(program.loads.tolist(), owners(program.input_ends), strict=True)
     texts = {slot: f"{inputs[k]}[{element}]" for (element, slot), k in loads}
@@ -46,18 +60,9 @@ def c_function(name: str, program: Program, inputs: Sequence[str], outputs: Sequ
     results = {f"{outputs[k]}[{element}]": stored[slot] for (element, slot), k in stores if outputs[k]}
     computed = [x for x in outputs if x]
     arguments = [f"const double *{x}" for x in inputs] + [f"double *{x}" for x in computed]
-    gather = gather_function(name, "const double *const *call", program, lambda k: f"call[{k}]")
-    lines = [
-        *(_array(table, numbers) for table, numbers in zip(tables, program.constant_tables, strict=True)),
-        *([gather, f"#define gather_lanes gather_{name}"] if gather else []),
-        f"static void {name}({', '.join(arguments)}) {{",
-        # Not all functions depend on all that there is.
-        "".join(f"(void){x};" for x in (*inputs, *computed)),
-    ]
-    if gather:
-        lines.append(f"const double *const call[] = {{{', '.join([*inputs, *tables])}}}; const int64_t *instances = 0;")
-    lines += [*statements(values, results, given), "}", *(["#undef gather_lanes"] if gather else [])]
-    return "\n".join(lines)
+    unused = "".join(f"(void){x};" for x in (*inputs, *computed))  # not all depend on all that there is
+    head = f"static void {name}({', '.join(arguments)}) {{"
+    return "\n".join([head, unused, *([operands] if operands else []), *statements(values, results, given), "}"])
 
 
 def dependencies(program: Program) -> list[list[set[tuple[int, int]]]]:

@@ -18,7 +18,7 @@ from jaxmbd.analyses.events.sticking import dry_frictions
 from jaxmbd.analyses.simulation.samples import sampled_controllers
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
-from jaxmbd.engine.machine.c_function import c_function, dependencies
+from jaxmbd.engine.machine.c_function import c_functions, dependencies
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
@@ -137,24 +137,22 @@ def code_of(plant: Plant, adjoint: bool) -> PlantCode:
     if program is None:
         raise _no_program(plant)
     tangents = response.derivative((0, 1, 3, 4))
-    functions: list[tuple[str, TracedFunction, Sequence[str], Sequence[str]]] = [
-        ("rates", response, _AT, ("dx", "", "")),
-        ("outputs", response, _AT, ("", "y", "")),
-        ("reported_state", response, _AT, ("", "", "reported")),
-        ("tangents", tangents, (*_AT, "dt", "dx", "du", "dp"), results),
-    ]
+    given = c_functions(
+        program, _AT,
+        {"rates": ("dx", "", ""), "outputs": ("", "y", ""), "reported_state": ("", "", "reported")},
+    )  # fmt: skip
+    texts = [given, _text("tangents", tangents, (*_AT, "dt", "dx", "du", "dp"), results)]
     if adjoint:
         cotangents = traced(_without_state(tangents.transpose((5, 6, 7, 8))), [*types, *response.results[:2]])
-        functions.append(("cotangents", cotangents, (*_AT, *results[:2]), ("bt", "bx", "bu", "bp")))
+        texts.append(_text("cotangents", cotangents, (*_AT, *results[:2]), ("bt", "bx", "bu", "bp")))
     if sum(plant.mechanism.constraint_sizes()):
-        functions.append(("closing_step", traced(plant.closing, types), _AT, ("closed", "change")))
+        texts.append(_text("closing_step", traced(plant.closing, types), _AT, ("closed", "change")))
     if plant.selection.rows is not None:
-        functions.append(("next_memory", traced(lambda *at: (plant.next_memory(*at),), types), _AT, ("next",)))
+        texts.append(_text("next_memory", traced(lambda *at: (plant.next_memory(*at),), types), _AT, ("next",)))
     if plant.switches:
         times = traced(lambda p: (plant.switching_times(p),), types[-1:])
-        functions.append(("switching_times", times, ("p",), ("times",)))
-    texts = [_text(*one) for one in functions]
-    if not plant.switches:
+        texts.append(_text("switching_times", times, ("p",), ("times",)))
+    else:
         texts.append("static void switching_times(const double *p, double *times) { (void)p; (void)times; }")
     rates, outputs, _ = dependencies(program)
     return PlantCode("\n\n".join(texts), _of_states_and_inputs(rates), _of_states_and_inputs(outputs))
@@ -189,7 +187,7 @@ def _text(name: str, function: TracedFunction, inputs: Sequence[str], results: S
     program = _program(function)
     if program is None:
         raise MechanismError(f"export_fmu: {name} of this mechanism cannot be written as straight-line code.")
-    return c_function(name, program, inputs, results)
+    return c_functions(program, inputs, {name: results})
 
 
 def _without_state(cotangents: TracedFunction) -> Callable[..., Sequence[Array]]:
