@@ -87,8 +87,29 @@ def equations(
         model.to(out).write(f"equations{ending}", lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
 
 
-def convert(model: Model, to: options.Target, overwrite: options.Replace = False) -> None:
-    """Write the mechanism and its state at the start as a model file: text that can be read and changed."""
+def convert(
+    model: Model,
+    to: options.Target,
+    push: options.Push = None,
+    parameter: options.Kept = None,
+    fmi: options.Fmi = "3.0",
+    step: options.Step = None,
+    overwrite: options.Replace = False,
+) -> None:
+    """Write the mechanism and its state at the start as a model file, text that can be read and changed, or as an FMU.
+
+    In an FMU the quantities to --read are outputs.
+    """
     check_new(to, overwrite)
-    mbd.save(model.mechanism, to, state=model.assembled())
+    if to.suffix == ".fmu":
+        names = {"inputs": push or (), "outputs": model.asked, "parameters": parameter or ()}
+        state = model.assembled()
+        with model.working("writing equations and compiling them"):
+            mbd.export_fmu(model.mechanism, to, state, **names, version=fmi, step=step)
+    else:
+        given = {"--push": push, "--parameter": parameter, "--read": model.asked, "--step": step}
+        for option, value in given.items():
+            if value:
+                raise MechanismError(f"{option} is for an FMU, a file that ends with .fmu, got {str(to)!r}.")
+        mbd.save(model.mechanism, to, state=model.assembled())
     model.report(to)

@@ -53,6 +53,10 @@ class Unit(NamedTuple):
     def rates(self) -> tuple[str, ...]:
         return tuple(f"der({name})" for name in self.states)
 
+    def export(self, path: Path, **settings: Any) -> None:
+        names: Any = {"inputs": self.inputs, "outputs": self.outputs, "parameters": self.parameters}
+        mbd.export_fmu(self.mechanism, path, self.state, **names, **settings)
+
     def simulated(self, end: float = 0.2, kind: str = "CoSimulation", **settings: Any) -> Any:
         """What FMPy's own master computes, every hundredth of a second."""
         names = [v.name for v in self.description.modelVariables if v.causality in ("local", "output")]
@@ -145,7 +149,7 @@ def response(unit: Unit) -> Callable[[Array, Array, Array, Array], tuple[Array, 
 
 @cache
 def extracted(path: Path) -> str:
-    return fmpy.extract(str(path), unzipdir=str(path.with_suffix(".unzipped")))
+    return str(fmpy.extract(str(path), unzipdir=str(path.with_suffix(".unzipped"))))
 
 
 @cache
@@ -158,8 +162,7 @@ def _exported(
     parameters: Sequence[str], version: str = "3.0",
 ) -> Unit:  # fmt: skip
     unit = Unit(_folder() / f"{name}.fmu", mechanism, state, tuple(inputs), tuple(outputs), tuple(parameters))
-    given = {"inputs": inputs, "outputs": outputs, "parameters": parameters}
-    mbd.export_fmu(mechanism, unit.path, state, **given, version=version, step=STEP)
+    unit.export(unit.path, version=version, step=STEP)
     return unit
 
 
@@ -170,7 +173,8 @@ def crank(coordinates: str, version: str = "3.0") -> Unit:
     state = mbd.assemble(mechanism, {"O.angle": 0.3}, speeds={"O.angle": 1.0})
     return _exported(
         f"crank_{coordinates}_{version[0]}", mechanism, state, ["motor.voltage", "slider.fx"],
-        ["slider.velocity", "energy", "C.fy", "motor.effort"], ["rod.mass", "motor.resistance", "A.a.position[0]"], version,
+        ["slider.velocity", "energy", "C.fy", "motor.effort"],
+        ["rod.mass", "motor.resistance", "A.a.position[0]"], version,
     )  # fmt: skip
 
 
@@ -181,13 +185,10 @@ JUMP = 0.0537  # [s] between two communication points and two steps
 def top() -> Unit:
     """A top in space, with a force that jumps, another one from a table, and a beat of the ground."""
     body = sp.Body("top", mass=15.0, inertia=(0.234375, 0.46875, 0.234375), pose=(0.0, 1.0, 0.0))
-    kick = mbd.Piecewise([JUMP], [lambda t: 0.0 * t, lambda t: 40.0 + 3.0 * t])
-    table = mbd.Table([0.0, 0.05, 0.11, 0.4], [0.0, 30.0, -20.0, 5.0])
-    forces = [
-        sp.Gravity(9.81),
-        sp.Force("kick", body.at(), lambda t, frame, rate: jnp.stack([kick(t), 0.0 * t, 0.0 * t])),
-        sp.Force("table", body.at(0.1, 0, 0), lambda t, frame, rate: jnp.stack([0.0 * t, 0.0 * t, table(t)])),
-    ]
+    along = jnp.array([1.0, 0.0, 0.0])
+    kick = mbd.Piecewise([JUMP], [lambda t, *at: 0.0 * t * along, lambda t, *at: (40.0 + 3.0 * t) * along])
+    table = mbd.Table([0.0, 0.05, 0.11, 0.4], [[0.0, 0.0, 0.0], [0.0, 0.0, 30.0], [0.0, 0.0, -20.0], [0.0, 0.0, 5.0]])
+    forces = [sp.Gravity(9.81), sp.Force("kick", body.at(), kick), sp.Force("table", body.at(0.1, 0, 0), table)]
     beat = sp.ground.moving(lambda t: jnp.stack([0.0 * t, 0.0 * t, 0.01 * jnp.sin(9.0 * t)]))
     ball = sp.Spherical("O", beat, body.at(0, -1, 0))
     mechanism = sp.Mechanism([body], [ball], forces)

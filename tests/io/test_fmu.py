@@ -53,7 +53,8 @@ def test_model_exchange_is_the_motion_of_simulate(name: str) -> None:
     unit = UNITS[name]()
     found = unit.simulated(kind="ModelExchange", solver="CVode", relative_tolerance=1e-8)
     motion = solution_of(unit)
-    errors = [worst(found[name] - motion[name]) / max(1.0, worst(motion[name])) for name in unit.states]
+    rows = np.searchsorted(found["time"], motion.ts + 1e-9) - 1  # there are several at an event
+    errors = [worst(found[name][rows] - motion[name]) / max(1.0, worst(motion[name])) for name in unit.states]
     assert max(errors) < 1e-5
     assert abs(found["energy"][-1] - motion["energy"][-1]) < 1e-5 * abs(motion["energy"][-1])
 
@@ -123,9 +124,11 @@ def test_instances_are_independent() -> None:
     unit = pendulum()
     with Instance(unit) as one, Instance(unit) as two:
         two.set({"O.angle.input": -10.0})
-        one.started(), two.started()
+        for each in (one, two):
+            each.started()
         for k in range(20):
-            one.step(0.01 * k), two.step(0.01 * k)
+            one.step(0.01 * k)
+            two.step(0.01 * k)
         found = [each.get(*unit.states) for each in (one, two)]
     for values, effort in zip(found, (0.0, -10.0), strict=True):
         motion = solution_of(unit, signals={"O.angle": effort})
@@ -137,7 +140,8 @@ def test_a_state_is_kept_and_serialized(version: str) -> None:
     unit = pendulum(version)
     with Instance(unit) as one, Instance(unit) as two:
         one.set({"O.angle.input": 1.0})
-        one.started(), two.started()
+        for each in (one, two):
+            each.started()
         one.step(0.0, 5)
         kept, before = one.fmu.getFMUState(), one.get(*unit.states)
         one.step(0.05, 5)
@@ -174,7 +178,17 @@ def test_sources_compile_anew_and_allocate_nothing_in_a_step(tmp_path: Path) -> 
     (library,) = (folder / "binaries").rglob("*.so")
     library.unlink()
     (folder / "sources" / "counted.c").write_text(COUNTED)
-    command = [str(compiler()), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-shared", "-fPIC"]
+    command = [
+        str(compiler()),
+        "-std=gnu11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-function",
+        "-shared",
+        "-fPIC",
+    ]
     flags = ["-DFMI3_OVERRIDE_FUNCTION_PREFIX", "-Wno-unused-parameter", "-Wno-cast-function-type"]
     subprocess.run([*command, *flags, "counted.c", "-o", str(library), "-lm"], cwd=folder / "sources", check=True)
     counted = ctypes.CDLL(str(library)).counted
@@ -191,11 +205,10 @@ def test_sources_compile_anew_and_allocate_nothing_in_a_step(tmp_path: Path) -> 
 
 def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     unit = pendulum()
-    names = {"inputs": unit.inputs, "outputs": unit.outputs, "parameters": unit.parameters}
     again = tmp_path / unit.path.name
-    mbd.export_fmu(unit.mechanism, again, unit.state, **names, step=STEP)
+    unit.export(again, step=STEP)
     assert again.read_bytes() == unit.path.read_bytes()
-    mbd.export_fmu(unit.mechanism, again, unit.state, **names, step=STEP / 2, binary=False)
+    unit.export(again, step=STEP / 2, binary=False)
     assert fmpy.read_model_description(str(again)).guid != unit.description.guid
     assert not [name for name in zipfile.ZipFile(again).namelist() if name.startswith("binaries")]
 

@@ -1,4 +1,4 @@
-"""Derivatives of Functional Mock-up Units, forward and adjoint, against those that JAX makes of the public functions."""
+"""Derivatives of Functional Mock-up Units, forward and adjoint, against those of the public functions by JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,8 @@ def test_forward_derivatives_of_version_2() -> None:
     unknowns, knowns = variables(unit)
     seeds = np.linspace(-1.0, 1.0, len(knowns)).tolist()
     with Instance(unit, "ModelExchange") as one, Instance(newer, "ModelExchange") as two:
-        one.started(), two.started()
+        one.started()
+        two.started()
         references = unit.references_of(*unknowns), unit.references_of(*knowns)
         found = one.fmu.getDirectionalDerivative(*references, seeds)
         expected = two.fmu.getDirectionalDerivative(*references, seeds)

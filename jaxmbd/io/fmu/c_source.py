@@ -16,9 +16,6 @@ from jaxmbd.io.fmu.variables import Variable
 from jaxmbd.state.state import State
 
 HERE = Path(__file__).parent
-# The macros of `lanes.h`, which the files behind `model.c` must not see.
-_LOCAL = "JOIN_ JOIN T INTEGER M LANES NAME INLINE V EACH AT LANE CHOICE TRUTH BOTH EITHER UNARY BINARY TERNARY".split()
-_LOCAL += "UNARY_EACH BINARY_EACH LIBRARY ALL HORNER".split()
 
 
 def model_text(
@@ -51,7 +48,7 @@ def model_text(
         f"static const char *const names[] = {{{', '.join(_quoted(one.name) for one in variables)}}};",
         PRELUDE + '#include "lanes.h"',
         functions,
-        *(f"#undef {name}" for name in _LOCAL),
+        *(f"#undef {name}" for name in _macros()),  # the files behind must not see them
     ]  # fmt: skip
     return "\n".join([*lines, ""])
 
@@ -60,6 +57,10 @@ def lanes_text() -> str:
     """The operations on numbers, which `model.c` includes."""
     from_engine = HERE.parents[1] / "engine" / "machine" / "lanes.h"
     return from_engine.read_text(encoding="utf-8")
+
+
+def _macros() -> list[str]:
+    return sorted(set(re.findall(r"^ *# *define (\w+)", PRELUDE + lanes_text(), re.MULTILINE)) - {"__attribute__"})
 
 
 def identifier(name: str) -> str:

@@ -61,7 +61,13 @@ def description_3(model: Model, token: str) -> str:
     """`modelDescription.xml` of FMI 3.0."""
     root = _root(model, "3.0", {"instantiationToken": token})
     able = dict.fromkeys(
-        ("canGetAndSetFMUState", "canSerializeFMUState", "providesDirectionalDerivatives", "providesAdjointDerivatives"), True
+        (
+            "canGetAndSetFMUState",
+            "canSerializeFMUState",
+            "providesDirectionalDerivatives",
+            "providesAdjointDerivatives",
+        ),
+        True,
     )
     _add(root, "ModelExchange", modelIdentifier=model.identifier, **able)
     _add(root, "CoSimulation", modelIdentifier=model.identifier, canHandleVariableCommunicationStepSize=True, **able)
@@ -117,7 +123,7 @@ def build_description(identifier: str) -> str:
 def _root(model: Model, fmi: str, token: dict[str, str]) -> Element:
     naming = "structured" if is_structured(model.variables) else "flat"
     tool = f"jaxmbd {version('jaxmbd')}"
-    root = Element("fmiModelDescription", fmiVersion=fmi, modelName=model.name, **token)
+    root = Element("fmiModelDescription", {"fmiVersion": fmi, "modelName": model.name, **token})
     for key, value in {
         "description": model.description, "generationTool": tool, "variableNamingConvention": naming
     }.items():  # fmt: skip
@@ -141,8 +147,10 @@ def _add_common(root: Element, model: Model) -> None:
 
 def _attributes(one: Variable) -> dict[str, Any]:
     """The attributes that both versions have, by the kind of a variable."""
-    causality = "output" if one.is_output else {"time": "independent", "input": "input", "parameter": "parameter"}.get(
-        one.kind, "local"
+    causality = (
+        "output"
+        if one.is_output
+        else {"time": "independent", "input": "input", "parameter": "parameter"}.get(one.kind, "local")
     )
     initial = {"state": "exact", "parameter": "exact", "rate": "calculated", "output": "calculated"}.get(one.kind)
     return {

@@ -28,7 +28,6 @@ from jaxmbd.io.fmu.variables import (
     checked_inputs,
     checked_outputs,
     checked_parameters,
-    output_name,
     variables_of,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
@@ -37,7 +36,9 @@ from jaxmbd.replacement import folder_beside
 from jaxmbd.state.state import State, check_state
 
 VERSIONS = ("3.0", "2.0")
-_PER_EIGENVALUE = 0.1  # the default step times the fastest eigenvalue: an error of 1e-7 per step of a method of order four
+_PER_EIGENVALUE = (
+    0.1  # the default step times the fastest eigenvalue: an error of 1e-7 per step of a method of order four
+)
 _PER_UNIT_OF_TIME = 0.01  # the largest default step in the unit of time that suits the mechanism
 _FLAGS = ("-std=gnu99", "-O1", "-fvisibility=hidden")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the date of all files in the archive, so that equal models are equal files
@@ -76,8 +77,8 @@ def export_fmu(
     - `mechanism`; `path`, the file, which ends with `.fmu` and is replaced if there is one;
     - `state`, the start values of the states, and the time; by default `assemble(mechanism)`. An importer may change
       them;
-    - `inputs`: names from `inputs(mechanism)`; each is added to what the mechanism has, and zero at first. An input with
-      the name of a quantity is the variable `"O.angle.input"`;
+    - `inputs`: names from `inputs(mechanism)`; each is added to what the mechanism has, and zero at first. An input
+      with the name of a quantity is the variable `"O.angle.input"`;
     - `outputs`: names of quantities, as in `solution["rod.position"]`; vectors become one variable for each component,
       `"rod.position[0]"`. An output that is a state is that state;
     - `parameters`: names or patterns of numbers, as in `numbers`, which an importer may change; all others are fixed;
@@ -125,8 +126,8 @@ def export_fmu(
     channels = checked_outputs(mechanism, checked[0], names[1])
     variables, own = variables_of(mechanism, state, *checked, channels)
     plant = _plant(mechanism, state, _formulation(formulation), *checked, own)
-    longest = _step(mechanism, state, step)
     code = code_of(plant, adjoint=version == "3.0")
+    longest = _step(mechanism, state, step)
     text = model_text(plant, state, variables, code.text, method, longest)
     model = Model(
         path.stem, identifier(path.stem), _described(mechanism), variables, _dependencies(variables, code),
@@ -206,10 +207,14 @@ def _files(model: Model, text: str, version: str) -> dict[str, bytes]:
     describe = description_3 if number == "3" else description_2
     headers = sorted((HERE / "headers").glob(f"fmi{number}*.h"))
     sources = {name: (HERE / name).read_text(encoding="utf-8") for name in ("motion.c", "instance.c", f"fmi{number}.c")}
-    sources |= {f"headers/{each.name}": each.read_text(encoding="utf-8") for each in headers} | {"lanes.h": lanes_text()}
+    sources |= {f"headers/{each.name}": each.read_text(encoding="utf-8") for each in headers} | {
+        "lanes.h": lanes_text()
+    }
     content = "\n".join([version, text, describe(model, ""), *sources.values()])
     token = "{" + hashlib.sha256(content.encode()).hexdigest()[:32] + "}"
-    head = f'#define TOKEN "{token}"\n#define MODEL_PREFIX {model.identifier}_\n#define HAS_ADJOINT {int(number == "3")}\n'
+    head = (
+        f'#define TOKEN "{token}"\n#define MODEL_PREFIX {model.identifier}_\n#define HAS_ADJOINT {int(number == "3")}\n'
+    )
     files = {"modelDescription.xml": describe(model, token), "sources/model.c": head + text}
     files |= {f"sources/{name}": source for name, source in sources.items()}
     if number == "3":
@@ -237,8 +242,8 @@ def _binary(model: Model, files: dict[str, bytes], version: str) -> dict[str, by
             library = shared_library(source, *_FLAGS, f"-DFMI{number}_OVERRIDE_FUNCTION_PREFIX")
         except (OSError, subprocess.SubprocessError) as error:
             raise MechanismError(
-                f"export_fmu: the binary could not be compiled: {cause(error)} Name a C compiler in the environment variable "
-                "CC, or write the source alone, binary=False."
+                f"export_fmu: the binary could not be compiled: {cause(error)} Name a C compiler in the environment "
+                "variable CC, or write the source alone, binary=False."
             ) from error
     return {f"binaries/{folder}/{model.identifier}{ending}": library}
 

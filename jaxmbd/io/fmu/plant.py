@@ -1,13 +1,12 @@
 """A mechanism as functions of one instant, and those as programs: what C code needs of it.
 
-The arguments are the time `t`, the state `x = (q, v, z)`, the memory (a mask of the constraint rows in which the equations
-are solved, empty if rows are independent), the inputs `u` and the parameters `p`.
+The arguments are the time `t`, the state `x = (q, v, z)`, the memory (a mask of the constraint rows in which the
+equations are solved, empty if rows are independent), the inputs `u` and the parameters `p`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -126,8 +125,8 @@ class PlantCode:
 
 
 def code_of(plant: Plant, adjoint: bool) -> PlantCode:
-    """The functions of a plant as C text: rates, outputs, their tangents, and with `adjoint` their cotangents; how joints
-    are closed, the memory after a step, and the switching times.
+    """The functions of a plant as C text: rates, outputs, their tangents, and with `adjoint` their cotangents; how
+    joints are closed, the memory after a step, and the switching times.
 
     **Raises:** `MechanismError` for a part whose law is no program.
     """
@@ -167,8 +166,8 @@ def check_without_discrete_changes(mechanism: Mechanism) -> None:
         )
     for part in sampled_controllers(mechanism):
         raise MechanismError(
-            f"export_fmu: {type(part).__name__} {part.name!r} samples at instants, which an FMU of jaxmbd does not have. "
-            "Leave it out, and let its outputs be inputs of the FMU, which its importer computes; or take a "
+            f"export_fmu: {type(part).__name__} {part.name!r} samples at instants, which an FMU of jaxmbd does not "
+            "have. Leave it out, and let its outputs be inputs of the FMU, which its importer computes; or take a "
             "continuous controller, such as PID."
         )
 
@@ -202,27 +201,26 @@ def _of_states_and_inputs(found: Sequence[set[tuple[int, int]]]) -> tuple[frozen
 def _no_program(plant: Plant) -> MechanismError:
     """The error that names the part without which the mechanism would be a program, if there is one."""
     mechanism = plant.mechanism
-    is_program = lambda m: _is_program(Plant(m, plant.formulation, plant.selection, (), (), ()))  # noqa: E731
-    empty = mechanism.replaced([], mechanism.drivers, [])
-    candidates: list[tuple[Any, Callable[[], bool]]] = [
-        *((part, lambda part=part: is_program(empty.replaced([part], mechanism.drivers, []))) for part in mechanism.forces),
-        *((part, lambda part=part: is_program(empty.replaced([], [part], []))) for part in mechanism.drivers),
-    ]  # fmt: skip
-    for part, works in candidates:
-        if not works():
+    of = lambda m, outputs=(): _is_program(Plant(m, plant.formulation, plant.selection, (), (), outputs))  # noqa: E731
+    alone = [(part, ([part], mechanism.drivers, [])) for part in mechanism.forces]
+    alone += [(part, ([], [part], [])) for part in mechanism.drivers]
+    for part, parts in alone:
+        if not of(mechanism.replaced(*parts)):
             return MechanismError(
-                f"export_fmu: the law of {type(part).__name__} {part.name!r} is no arithmetic of known size, so it cannot be "
-                "written as C: it calls back to Python, or searches with a loop whose length depends on its "
+                f"export_fmu: the law of {type(part).__name__} {part.name!r} is no arithmetic of known size, so it "
+                "cannot be written as C: it calls back to Python, or searches with a loop whose length depends on its "
                 "input. Write it with jax.numpy, or leave the part out and let an input of the FMU take its place."
             )
     for one in plant.outputs:
-        if not _is_program(Plant(mechanism, plant.formulation, plant.selection, (), (), (one,))):
+        if not of(mechanism, (one,)):
             return MechanismError(
-                f"export_fmu: the output {one.name!r} is no arithmetic of known size, so it cannot be written as C. Leave it out."
+                f"export_fmu: the output {one.name!r} is no arithmetic of known size, so it cannot be written as C. "
+                "Leave it out."
             )
     return MechanismError(
-        "export_fmu: the equations of motion are no arithmetic of known size, so they cannot be written as C: a joint or "
-        "a controller of your own calls back to Python, or searches with a loop whose length depends on its input."
+        "export_fmu: the equations of motion are no arithmetic of known size, so they cannot be written as C: a "
+        "joint or a controller of your own calls back to Python, or searches with a loop whose length depends on its "
+        "input."
     )
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from jaxmbd.engine.machine.straight_line import Value, gather_function, owners, statements, values_of
 from jaxmbd.engine.program.opcodes import GATHER
 from jaxmbd.engine.program.schedule import Program
