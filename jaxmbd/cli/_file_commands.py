@@ -1,7 +1,7 @@
 """Commands that write or check files: `new`, `check`, `draw`, `equations` and `convert`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 from rich.console import Console
@@ -96,20 +96,25 @@ def convert(
     step: options.Step = None,
     overwrite: options.Replace = False,
 ) -> None:
-    """Write the mechanism and its state at the start as a model file, text that can be read and changed, or as an FMU.
+    """Write the mechanism and its state at the start as a model file, text that can be read and changed, as an FMU, or
+    as C.
 
-    In an FMU the quantities to --read are outputs.
+    Of an FMU and of C the quantities to --read are outputs.
     """
     check_new(to, overwrite)
-    if to.suffix == ".fmu":
-        names = {"inputs": push or (), "outputs": model.asked, "parameters": parameter or ()}
+    if to.suffix in (".fmu", ".c"):
+        given: Any = {"inputs": push or (), "outputs": model.asked, "parameters": parameter or (), "step": step}
         state = model.assembled()
-        with model.working("writing equations and compiling them"):
-            mbd.export_fmu(model.mechanism, to, state, **names, version=fmi, step=step)
+        with model.working("writing equations as C"):
+            if to.suffix == ".c":
+                mbd.export_c(model.mechanism, to, state, **given)
+            else:
+                mbd.export_fmu(model.mechanism, to, state, **given, version=fmi)
     else:
-        given = {"--push": push, "--parameter": parameter, "--read": model.asked, "--step": step}
-        for option, value in given.items():
+        for option, value in {
+            "--push": push, "--parameter": parameter, "--read": model.asked, "--step": step
+        }.items():  # fmt: skip
             if value:
-                raise MechanismError(f"{option} is for an FMU, a file that ends with .fmu, got {str(to)!r}.")
+                raise MechanismError(f"{option} is for an FMU or C, files that end with .fmu or .c, got {str(to)!r}.")
         mbd.save(model.mechanism, to, state=model.assembled())
     model.report(to)

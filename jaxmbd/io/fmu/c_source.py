@@ -65,7 +65,7 @@ def _macros() -> list[str]:
 
 def identifier(name: str) -> str:
     """A name as an identifier of C."""
-    word = re.sub(r"\W", "_", name, flags=re.ASCII)
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
     return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
 
 

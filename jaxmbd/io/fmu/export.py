@@ -6,40 +6,24 @@ import platform
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.time_scales import time_scales
-from jaxmbd.checks import as_path, check_flags, check_instance, checked_names
+from jaxmbd.checks import as_path, check_flags
 from jaxmbd.engine.machine.c_library import cause, shared_library
 from jaxmbd.errors import MechanismError, shown
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Augmented, Stabilized
-from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.unrolled_erk import ExplicitMethod, RungeKutta4, is_explicit
-from jaxmbd.io.fmu.c_source import HERE, identifier, lanes_text, model_text
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.io.fmu.c_model import Names, Settings, c_model
+from jaxmbd.io.fmu.c_source import HERE, identifier, lanes_text
 from jaxmbd.io.fmu.description import Model, build_description, description_2, description_3
-from jaxmbd.io.fmu.plant import Channel, Plant, PlantCode, check_without_discrete_changes, code_of
-from jaxmbd.io.fmu.variables import (
-    Variable,
-    checked_inputs,
-    checked_outputs,
-    checked_parameters,
-    variables_of,
-)
+from jaxmbd.io.fmu.plant import PlantCode
+from jaxmbd.io.fmu.variables import Variable
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
 from jaxmbd.replacement import folder_beside
-from jaxmbd.state.state import State, check_state
+from jaxmbd.state.state import State
 
 VERSIONS = ("3.0", "2.0")
-_PER_EIGENVALUE = (
-    0.1  # the default step times the fastest eigenvalue: an error of 1e-7 per step of a method of order four
-)
-_PER_UNIT_OF_TIME = 0.01  # the largest default step in the unit of time that suits the mechanism
 _FLAGS = ("-std=gnu99", "-O1", "-fvisibility=hidden")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the date of all files in the archive, so that equal models are equal files
 _SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}
@@ -106,82 +90,18 @@ def export_fmu(
     check_flags("export_fmu", binary=binary)
     if version not in VERSIONS:
         raise MechanismError(f"export_fmu: version must be {' or '.join(map(repr, VERSIONS))}, got {shown(version)}.")
-    check_without_discrete_changes(mechanism)
-    if state is None:
-        state = assemble(mechanism)
-    check_state(mechanism, state, "export_fmu(mechanism, path, state)")
-    if state.q.dtype != np.float64:
-        raise MechanismError(
-            f"export_fmu: numbers of FMI are in double precision, those of the state in {state.q.dtype}: call "
-            'jax.config.update("jax_enable_x64", True) before the mechanism is made.'
-        )
-    method = _method(solver)
-    names = [
-        checked_names(f"export_fmu: {what}", given, example)
-        for what, given, example in (
-            ("inputs", inputs, "motor.voltage"), ("outputs", outputs, "O.angle"), ("parameters", parameters, "rod.mass")
-        )
-    ]  # fmt: skip
-    checked = checked_inputs(mechanism, names[0]), checked_parameters(mechanism, names[2])
-    channels = checked_outputs(mechanism, checked[0], names[1])
-    variables, own = variables_of(mechanism, state, *checked, channels)
-    plant = _plant(mechanism, state, _formulation(formulation), *checked, own)
-    code = code_of(plant, adjoint=version == "3.0")
-    longest = _step(mechanism, state, step)
-    text = model_text(plant, state, variables, code.text, method, longest)
-    model = Model(
-        path.stem, identifier(path.stem), _described(mechanism), variables, _dependencies(variables, code),
-        float(state.t), longest,
+    built = c_model(
+        "export_fmu", mechanism, state, Names(inputs, outputs, parameters), Settings(solver, step, formulation),
+        adjoint=version == "3.0",
     )  # fmt: skip
-    files = _files(model, text, version)
+    model = Model(
+        path.stem, identifier(path.stem), _described(mechanism), built.variables,
+        _dependencies(built.variables, built.code), built.start, built.step,
+    )  # fmt: skip
+    files = _files(model, built.text, version)
     if binary:
         files |= _binary(model, files, version)
     _write(path, files)
-
-
-def _plant(
-    mechanism: Mechanism, state: State, formulation: AbstractFormulation, inputs: tuple[str, ...], parameters: Any,
-    outputs: tuple[Channel, ...],
-) -> Plant:  # fmt: skip
-    selection = initial_row_selection(mechanism, np.asarray(state.t)[None], state.q)
-    if selection is None:
-        raise MechanismError("export_fmu needs known numbers: call it outside of jax.jit, jax.vmap and jax.grad.")
-    return Plant(mechanism, formulation, selection, inputs, parameters, outputs)
-
-
-def _method(solver: Any) -> ExplicitMethod:
-    if solver is None:
-        return RungeKutta4()
-    if not is_explicit(solver):
-        raise MechanismError(
-            "export_fmu: solver must be an explicit Runge-Kutta method, jaxmbd.RungeKutta4() or one of diffrax such as "
-            f"diffrax.Tsit5(), got {shown(solver)}. Importers of model exchange bring methods of their own, implicit "
-            "ones too."
-        )
-    return solver
-
-
-def _formulation(formulation: AbstractFormulation | None) -> AbstractFormulation:
-    if formulation is None:
-        return Stabilized()
-    check_instance(
-        "export_fmu: formulation", formulation, (Stabilized, Augmented), "Stabilized(...) or Augmented(alpha, beta)"
-    )
-    return formulation
-
-
-def _step(mechanism: Mechanism, state: State, given: Any) -> float:
-    """The longest step [s]: as given, or a round number by the fastest small motion."""
-    if given is None:
-        fastest = time_scales(mechanism, state).fastest
-        slowest = _PER_UNIT_OF_TIME * float(unit_of_time(mechanism, unit_of_length(mechanism)))
-        step = min(slowest, _PER_EIGENVALUE / fastest) if fastest else slowest
-        power = 10.0 ** np.floor(np.log10(step))
-        return float(max(digit for digit in (1, 2, 5) if digit * power <= step * (1 + 1e-9)) * power)
-    is_number = isinstance(given, int | float | np.floating) and not isinstance(given, bool)
-    if not is_number or not np.isfinite(given) or given <= 0:
-        raise MechanismError(f"export_fmu: step must be positive [s] and finite, got {shown(given)}.")
-    return float(given)
 
 
 def _described(mechanism: Mechanism) -> str:
@@ -190,7 +110,7 @@ def _described(mechanism: Mechanism) -> str:
     return f"Mechanism of the bodies {bodies}{more}; {mechanism.nq} coordinates and {mechanism.nv} speeds"
 
 
-def _dependencies(variables: list[Variable], code: PlantCode) -> dict[int, list[int]]:
+def _dependencies(variables: Sequence[Variable], code: PlantCode) -> dict[int, list[int]]:
     """On which states, inputs and times each rate and output depends, by value references."""
     first = {kind: next((k for k, one in enumerate(variables) if one.kind == kind), 0) for kind in ("state", "input")}
     starts = {"t": 0, "x": first["state"], "u": first["input"]}

@@ -12,6 +12,7 @@
 #define MOST_CLOSINGS 20
 #define CLOSED 1.4901161193847656e-8 /* the root of the unit of rounding: the method converges quadratically */
 
+#ifndef Motion /* which a header has for C programs that use the mechanism without FMI */
 /* A state with all that it depends on. Arrays have room for one number more, since C has none without numbers.
    `memory`: the selected constraint rows, which change between steps; `switches`: the times at which forces switch, in
    order; `low`, `high`: forces are evaluated at times between these; `is_moved`: states or parameters were set since the
@@ -21,6 +22,7 @@ typedef struct {
   double switches[SWITCHES + 1], low, high;
   int is_moved;
 } Motion;
+#endif
 
 /* Room for the stages of a step. */
 typedef struct {

@@ -161,14 +161,14 @@ def check_without_discrete_changes(mechanism: Mechanism) -> None:
     """Raise for parts that change at events or instants of their own."""
     for part in dry_frictions(mechanism):
         raise MechanismError(
-            f"export_fmu: DryFriction {part.name!r} sticks and breaks loose by events, which an FMU of jaxmbd does not "
-            "have. Smooth friction, such as JointFriction with a transition speed or LuGreFriction, can be exported."
+            f"DryFriction {part.name!r} sticks and breaks loose by events, which an exported mechanism does not have. "
+            "Smooth friction, such as JointFriction with a transition speed or LuGreFriction, can be exported."
         )
     for part in sampled_controllers(mechanism):
         raise MechanismError(
-            f"export_fmu: {type(part).__name__} {part.name!r} samples at instants, which an FMU of jaxmbd does not "
-            "have. Leave it out, and let its outputs be inputs of the FMU, which its importer computes; or take a "
-            "continuous controller, such as PID."
+            f"{type(part).__name__} {part.name!r} samples at instants, which an exported mechanism does not have. "
+            "Leave it out, and let what it drives be an input, which the importer computes; or take a continuous "
+            "controller, such as PID."
         )
 
 
@@ -185,7 +185,7 @@ def _program(function: TracedFunction) -> Program | None:
 def _text(name: str, function: TracedFunction, inputs: Sequence[str], results: Sequence[str]) -> str:
     program = _program(function)
     if program is None:
-        raise MechanismError(f"export_fmu: {name} of this mechanism cannot be written as straight-line code.")
+        raise MechanismError(f"The function {name} of this mechanism cannot be written as straight-line code.")
     return c_functions(program, inputs, {name: results})
 
 
@@ -207,18 +207,17 @@ def _no_program(plant: Plant) -> MechanismError:
     for part, parts in alone:
         if not of(mechanism.replaced(*parts)):
             return MechanismError(
-                f"export_fmu: the law of {type(part).__name__} {part.name!r} is no arithmetic of known size, so it "
+                f"The law of {type(part).__name__} {part.name!r} is no arithmetic of known size, so it "
                 "cannot be written as C: it calls back to Python, or searches with a loop whose length depends on its "
-                "input. Write it with jax.numpy, or leave the part out and let an input of the FMU take its place."
+                "input. Write it with jax.numpy, or leave the part out and let an input take its place."
             )
     for one in plant.outputs:
         if not of(mechanism, (one,)):
             return MechanismError(
-                f"export_fmu: the output {one.name!r} is no arithmetic of known size, so it cannot be written as C. "
-                "Leave it out."
+                f"The output {one.name!r} is no arithmetic of known size, so it cannot be written as C. Leave it out."
             )
     return MechanismError(
-        "export_fmu: the equations of motion are no arithmetic of known size, so they cannot be written as C: a "
+        "The equations of motion are no arithmetic of known size, so they cannot be written as C: a "
         "joint or a controller of your own calls back to Python, or searches with a loop whose length depends on its "
         "input."
     )

@@ -58,9 +58,9 @@ def checked_inputs(mechanism: Mechanism, names: Sequence[str]) -> tuple[str, ...
         driver: Driver | None = drivers.get(name.partition(".")[0])
         if driver is not None and name.endswith(".motion"):
             raise MechanismError(
-                f"export_fmu: the input {name!r} is added to a motion that a driver prescribes, which would need its "
-                "rates as well, and an input of FMI has none. Let a force or a controller move the mechanism, and make "
-                "its effort or reference the input."
+                f"The input {name!r} is added to a motion that a driver prescribes, which would need its rates as "
+                "well, and an input of an exported mechanism has none. Let a force or a controller move the mechanism, "
+                "and make its effort or reference the input."
             )
     return tuple(names)
 
@@ -78,8 +78,8 @@ def checked_parameters(mechanism: Mechanism, names: Iterable[str]) -> tuple[Numb
                     found.append(one)
                 elif not is_pattern(name):
                     raise MechanismError(
-                        f"export_fmu: {one.name!r} is a state, not a parameter: its start value is that of the state "
-                        "with this name, which can be set in the FMU."
+                        f"{one.name!r} is a state, not a parameter: its start value is that of the state "
+                        "with this name, which can be set."
                     )
     _check_once("parameters", [one.name for one in found])
     return tuple(found)
@@ -182,7 +182,7 @@ def _nominals(mechanism: Mechanism) -> list[float]:
 def _check_once(what: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise MechanismError(f"export_fmu: {name!r} is given twice in {what}.")
+            raise MechanismError(f"{name!r} is given twice in {what}.")
 
 
 def _check_names(variables: Sequence[Variable]) -> None:
@@ -190,11 +190,9 @@ def _check_names(variables: Sequence[Variable]) -> None:
     for one in variables:
         if one.name in kinds:
             raise MechanismError(
-                f"export_fmu: {one.name!r} would be the name of a variable twice, {kinds[one.name]} and {one.kind}. "
+                f"{one.name!r} would be the name of a variable twice, {kinds[one.name]} and {one.kind}. "
                 "Leave one of them out, or give a part another name."
             )
         if any(c in one.name for c in "\n\r\t"):
-            raise MechanismError(
-                f"export_fmu: a variable of FMI cannot have the name {one.name!r}, in more than one line."
-            )
+            raise MechanismError(f"A variable of FMI cannot have the name {one.name!r}, in more than one line.")
         kinds[one.name] = one.kind
