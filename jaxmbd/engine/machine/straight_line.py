@@ -99,7 +99,7 @@ def values_of(program: Program, start: int = 0) -> tuple[list[Value], dict[int, 
     return values, {slot: read(slot) for _, slot in program.stores.tolist()}
 
 
-def _order(values: Sequence[Value], roots: Sequence[int], given: Mapping[int, str]) -> list[int]:
+def order_of(values: Sequence[Value], roots: Sequence[int], given: Mapping[int, str]) -> list[int]:
     """The values on which some roots depend, operands before uses, those that need more registers first."""
     sources = [() if k in given else tuple(set(value.sources)) for k, value in enumerate(values)]
     registers = [1] * len(values)
@@ -123,9 +123,9 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
     """The statements that compute some `results`, values by the text of what they are assigned to; `given`: the text of
     values that are there already. Sines and cosines come first, those of one angle together: before a call of a
     function all values that are live in registers are stored."""
-    needed = _order(values, list(results.values()), given)
+    needed = order_of(values, list(results.values()), given)
     angular = sorted(k for k in needed if values[k].name in ("sin", "cos") and k not in given)
-    order = _order(values, [*angular, *results.values()], given)
+    order = order_of(values, [*angular, *results.values()], given)
     angles: dict[int, dict[str, int]] = {}
     for k in angular:
         angles.setdefault(values[k].operands[0], {})[values[k].name] = k

@@ -119,12 +119,9 @@ static int motion_close(Motion *m) {
    joints, and with quaternions of length one. */
 static void motion_report(const Motion *m, double *x) {
   const double t[1] = {evaluation_time(m, m->t)};
-  memcpy(x, m->x, STATES * sizeof *x);
-#if MEMORY
-  double closed[STATES + 1];
-  if (closed_state(m, closed)) memcpy(x, closed, STATES * sizeof *x);
-#endif
-  reported_state(t, x, m->memory, m->u, m->p, x);
+  double from[STATES + 1];
+  if (!MEMORY || !closed_state(m, from)) memcpy(from, m->x, STATES * sizeof *from);
+  reported_state(t, from, m->memory, m->u, m->p, x);
 }
 
 /* What changes after a step: which rows the equations are solved in. */
