@@ -203,6 +203,7 @@ def test_sources_compile_anew_and_allocate_nothing_in_a_step(tmp_path: Path) -> 
     assert worst(found - [motion[name][-1] for name in unit.states]) < SAME
 
 
+@SLOW
 def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     unit = pendulum()
     again = tmp_path / unit.path.name

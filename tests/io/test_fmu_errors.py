@@ -118,7 +118,7 @@ SAMPLED = pl.SampledPID("servo", "O.angle", 1.0, period=0.01, kp=1.0, drives="O.
         (arm(), {"formulation": mbd.Projection()}, "formulation must be Stabilized(...) or Augmented(alpha, beta)"),
         (arm(BRAKE), {}, "DryFriction 'brake' sticks and breaks loose by events"),
         (arm(SAMPLED), {}, "SampledPID 'servo' samples at instants"),
-        (arm(pl.JointForce("own", "O.angle", from_python)), {}, "the law of JointForce 'own' is no arithmetic"),
+        (arm(pl.JointForce("own", "O.angle", from_python)), {}, "The law of JointForce 'own' is no arithmetic"),
         (arm(DRIVE), {"inputs": ["drive.motion"]}, "a motion that a driver prescribes"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",

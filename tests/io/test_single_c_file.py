@@ -48,6 +48,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
 def test_a_c_program_computes_the_same_motion_and_derivatives(tmp_path: Path) -> None:
     unit = pendulum()

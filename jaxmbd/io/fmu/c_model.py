@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.time_scales import time_scales
+from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_instance, checked_names
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Augmented, Stabilized
@@ -68,11 +69,14 @@ def c_model(
     if state is None:
         state = assemble(mechanism)
     check_state(mechanism, state, f"{call}(mechanism, path, state)")
+    if not is_concrete(mechanism, state):
+        raise MechanismError(f"{call} needs known numbers: call it outside of jax.jit, jax.vmap and jax.grad.")
     if state.q.dtype != np.float64:
         raise MechanismError(
             f"{call}: the numbers of C are in double precision, those of the state in {state.q.dtype}: call "
             'jax.config.update("jax_enable_x64", True) before the mechanism is made.'
         )
+    _check_step(call, settings.step)
     method = _method(call, settings.solver, mechanism, state)
     inputs, outputs, parameters = (
         checked_names(f"{call}: {what}", given, example)
@@ -81,11 +85,10 @@ def c_model(
     checked = checked_inputs(mechanism, inputs), checked_parameters(mechanism, parameters)
     variables, own = variables_of(mechanism, state, *checked, checked_outputs(mechanism, checked[0], outputs))
     selection = initial_row_selection(mechanism, np.asarray(state.t)[None], state.q)
-    if selection is None:
-        raise MechanismError(f"{call} needs known numbers: call it outside of jax.jit, jax.vmap and jax.grad.")
+    assert selection is not None  # all numbers are known
     plant = Plant(mechanism, _formulation(call, settings.formulation), selection, *checked, own)
     code = code_of(plant, adjoint)
-    step = _step(call, mechanism, state, settings.step)
+    step = _default_step(mechanism, state) if settings.step is None else float(settings.step)
     text = model_text(plant, state, variables, code.text, method, step)
     return CModel(plant, variables, code, text, float(state.t), step)
 
@@ -112,15 +115,16 @@ def _formulation(call: str, formulation: AbstractFormulation | None) -> Abstract
     return formulation
 
 
-def _step(call: str, mechanism: Mechanism, state: State, given: Any) -> float:
-    """The longest step [s]: as given, or a round number by the fastest small motion."""
-    if given is None:
-        fastest = time_scales(mechanism, state).fastest
-        slowest = _PER_UNIT_OF_TIME * float(unit_of_time(mechanism, unit_of_length(mechanism)))
-        step = min(slowest, _PER_EIGENVALUE / fastest) if fastest else slowest
-        power = 10.0 ** np.floor(np.log10(step))
-        return float(max(digit for digit in (1, 2, 5) if digit * power <= step * (1 + 1e-9)) * power)
-    is_number = isinstance(given, int | float | np.floating) and not isinstance(given, bool)
-    if not is_number or not np.isfinite(given) or given <= 0:
-        raise MechanismError(f"{call}: step must be positive [s] and finite, got {shown(given)}.")
-    return float(given)
+def _check_step(call: str, step: Any) -> None:
+    is_number = isinstance(step, int | float | np.floating) and not isinstance(step, bool)
+    if step is not None and (not is_number or not np.isfinite(step) or step <= 0):
+        raise MechanismError(f"{call}: step must be positive [s] and finite, got {shown(step)}.")
+
+
+def _default_step(mechanism: Mechanism, state: State) -> float:
+    """The longest step [s] that is chosen: a round number by the fastest small motion."""
+    fastest = time_scales(mechanism, state).fastest
+    slowest = _PER_UNIT_OF_TIME * float(unit_of_time(mechanism, unit_of_length(mechanism)))
+    step = min(slowest, _PER_EIGENVALUE / fastest) if fastest else slowest
+    power = 10.0 ** np.floor(np.log10(step))
+    return float(max(digit for digit in (1, 2, 5) if digit * power <= step * (1 + 1e-9)) * power)

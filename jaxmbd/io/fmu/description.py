@@ -60,15 +60,8 @@ def base_units(unit: str) -> dict[str, int] | None:
 def description_3(model: Model, token: str) -> str:
     """`modelDescription.xml` of FMI 3.0."""
     root = _root(model, "3.0", {"instantiationToken": token})
-    able = dict.fromkeys(
-        (
-            "canGetAndSetFMUState",
-            "canSerializeFMUState",
-            "providesDirectionalDerivatives",
-            "providesAdjointDerivatives",
-        ),
-        True,
-    )
+    able = dict.fromkeys(("canGetAndSetFMUState", "canSerializeFMUState"), True)
+    able |= dict.fromkeys(("providesDirectionalDerivatives", "providesAdjointDerivatives"), True)
     _add(root, "ModelExchange", modelIdentifier=model.identifier, **able)
     _add(root, "CoSimulation", modelIdentifier=model.identifier, canHandleVariableCommunicationStepSize=True, **able)
     _add_common(root, model)
@@ -121,14 +114,12 @@ def build_description(identifier: str) -> str:
 
 
 def _root(model: Model, fmi: str, token: dict[str, str]) -> Element:
-    naming = "structured" if is_structured(model.variables) else "flat"
-    tool = f"jaxmbd {version('jaxmbd')}"
-    root = Element("fmiModelDescription", {"fmiVersion": fmi, "modelName": model.name, **token})
-    for key, value in {
-        "description": model.description, "generationTool": tool, "variableNamingConvention": naming
-    }.items():  # fmt: skip
-        root.set(key, value)
-    return root
+    attributes = {
+        "fmiVersion": fmi, "modelName": model.name, **token, "description": model.description,
+        "generationTool": f"jaxmbd {version('jaxmbd')}",
+        "variableNamingConvention": "structured" if is_structured(model.variables) else "flat",
+    }  # fmt: skip
+    return Element("fmiModelDescription", attributes)
 
 
 def _add_common(root: Element, model: Model) -> None:
