@@ -13,7 +13,7 @@ from jaxmbd.engine.machine.straight_line import Value, gather_function, literal,
 from jaxmbd.engine.program.opcodes import GATHER
 from jaxmbd.engine.program.schedule import Program
 
-# Statements of one function: for 10,000 in one function gcc takes 15 s, for as many in pieces of 500 it takes 4 s.
+# Statements in one function. gcc took 41 s for six functions of 33,000 statements in all, and 14 s in such pieces.
 _LONGEST = 500
 
 # What stands before the functions: one double at a time, in C alone.
