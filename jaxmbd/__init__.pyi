@@ -66,6 +66,8 @@ from .integrate.formulations.formulation import StateDerivative as StateDerivati
 from .integrate.solvers.collocation import Gauss as Gauss
 from .integrate.solvers.collocation import Radau as Radau
 from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
+from .io import export_c as export_c
+from .io import export_fmu as export_fmu
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save

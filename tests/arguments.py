@@ -256,6 +256,11 @@ def analyses(folder: Path) -> dict[str, Call]:
         "read": call(mbd.read, m, s, ["O.angle"]), "export": call(mbd.export, m),
         "closure_error": call(mbd.closure_error, m, {"O.angle": 0.3}),
         "assembly_modes": call(mbd.assembly_modes, m, {"O.angle": 0.3}, tries=2),
+        "export_c": call(mbd.export_c, m, folder / "c.c", s, inputs=["O.angle"], outputs=["O.angle"], step=0.1),
+        "export_fmu": call(
+            mbd.export_fmu, m, folder / "c.fmu", s, inputs=["O.angle"], outputs=["O.angle"], parameters=["*.mass"],
+            version="3.0", solver=mbd.RungeKutta4(), step=0.1, formulation=mbd.Stabilized(), binary=False,
+        ),
         "save": call(mbd.save, m, folder / "b.toml", s), "load": call(mbd.load, folder / "a.toml"),
         "load_state": call(mbd.load_state, m, folder / "a.toml"),
         "Experiment": call(mbd.Experiment, ts, measured, start={"O.angle": 0.3}),

@@ -86,6 +86,7 @@ DOORS = {
     "analyses.events.event_rules": ("binding.tracing",),  # what a quantity depends on
     "identification": ("calls.identity", "calls.disk_cache"),
     "sweeps": ("calls.identity", "calls.disk_cache"),
+    "io.fmu": ("binding.tracing", "machine", "program.schedule"),  # programs as C that stands alone
     "cli": ("store", "machine.build_vm"),
 }
 

@@ -182,7 +182,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     sweep: ("read",),
     design: ("read",),
     show: _OF_FILES,
-    convert: (*_OF_FILES, "read"),
+    convert: _OF_FILES,
 }
 
 _MOTION = (".csv", ".nc", *PICTURES, *FILMS, ".html")

@@ -1,7 +1,7 @@
 """Commands that write or check files: `new`, `check`, `draw`, `equations` and `convert`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 from rich.console import Console
@@ -87,8 +87,34 @@ def equations(
         model.to(out).write(f"equations{ending}", lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
 
 
-def convert(model: Model, to: options.Target, overwrite: options.Replace = False) -> None:
-    """Write the mechanism and its state at the start as a model file: text that can be read and changed."""
+def convert(
+    model: Model,
+    to: options.Target,
+    push: options.Push = None,
+    parameter: options.Kept = None,
+    fmi: options.Fmi = "3.0",
+    step: options.Step = None,
+    overwrite: options.Replace = False,
+) -> None:
+    """Write the mechanism and its state at the start as a model file, text that can be read and changed, as an FMU, or
+    as C.
+
+    Of an FMU and of C the quantities to --read are outputs.
+    """
     check_new(to, overwrite)
-    mbd.save(model.mechanism, to, state=model.assembled())
+    if to.suffix in (".fmu", ".c"):
+        given: Any = {"inputs": push or (), "outputs": model.asked, "parameters": parameter or (), "step": step}
+        state = model.assembled()
+        with model.working("writing equations as C"):
+            if to.suffix == ".c":
+                mbd.export_c(model.mechanism, to, state, **given)
+            else:
+                mbd.export_fmu(model.mechanism, to, state, **given, version=fmi)
+    else:
+        for option, value in {
+            "--push": push, "--parameter": parameter, "--read": model.asked, "--step": step
+        }.items():  # fmt: skip
+            if value:
+                raise MechanismError(f"{option} is for an FMU or C, files that end with .fmu or .c, got {str(to)!r}.")
+        mbd.save(model.mechanism, to, state=model.assembled())
     model.report(to)

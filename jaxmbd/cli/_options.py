@@ -123,7 +123,19 @@ Text = Annotated[
         help="The file to write, ending .txt, .tex, .py or .c by its format, or a folder; printed unless given.",
     ),
 ]
-Target = Annotated[Path, Argument(help="The model file to write, with the ending .toml.")]
+Target = Annotated[
+    Path,
+    Argument(help="The file to write: a model file .toml; with `convert` also an FMU .fmu, or C .c with a header."),
+]
+Kept = Annotated[
+    list[str] | None,
+    Option(
+        "--parameter",
+        help="FMU, C: a number that stays a parameter, rod.mass, or all that match a pattern, '*.mass' (repeatable).",
+    ),
+]
+Fmi = Annotated[Literal["3.0", "2.0"], Option(help="FMU: the version of the standard.")]
+Step = Annotated[float | None, Option(help="FMU, C: the longest step, in seconds; chosen unless given.")]
 Spatial = Annotated[bool, Option("--spatial", help="A mechanism in space, in place of one in the plane.")]
 Replace = Annotated[bool, Option("--overwrite", help="Replace a model file that exists.")]
 Labels = Annotated[bool, Option(help="Write the names of bodies and joints.")]

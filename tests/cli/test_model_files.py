@@ -30,6 +30,19 @@ def test_a_file_starts_where_its_state_is(model: str) -> None:
     assert float(row(text, "rod.theta")[2]) == pytest.approx(float(motion["rod.theta"][-1]), rel=1e-5)
 
 
+def test_a_model_becomes_c_with_inputs_outputs_and_parameters_by_name(model: str, tmp_path: Path) -> None:
+    names = ("--push", "rod.fx", "--read", "energy", "--parameter", "*.mass", "--step", "0.01")
+    code, text = run("convert", model, str(tmp_path / "swing.c"), *names)
+    assert (code, text.startswith("wrote")) == (0, True)
+    header = (tmp_path / "swing.h").read_text()
+    for variable in ("u_rod_fx 0 /* rod.fx [N]", "y_energy 0 /* energy [J]", "p_rod_mass 0 /* rod.mass [kg]"):
+        assert f"#define swing_{variable} */" in header
+    assert "static const double start_states[STATES + 1]" in (tmp_path / "swing.c").read_text()
+    code, text = run("convert", model, str(tmp_path / "other.toml"), *names)
+    assert code == 1
+    assert "--push is for an FMU or C, files that end with .fmu or .c" in said(text)
+
+
 def test_options_replace_the_state(model: str) -> None:
     code, text = run("assemble", model, "--no-files", "--set", "rod.theta=1.2")
     assert code == 0

@@ -24,7 +24,8 @@ from jaxmbd.engine.store.own_files import is_own_folder, make_own_folder, write_
 from jaxmbd.progress import reporting
 
 HERE = Path(__file__).parent
-_FLAGS = ("-std=gnu11", "-shared", "-fPIC")
+_SHARED = ("-shared", "-fPIC")
+_FLAGS = ("-std=gnu11", *_SHARED)
 NATIVE = ("-march=native",)  # all instructions of this computer's processor
 # Products and sums are fused only where a program says so, so that all engines give the same numbers.
 _ARITHMETIC = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
@@ -147,6 +148,24 @@ class CLibrary:
             return library if all(getattr(library, name) for name in self.symbols) else None
         except (OSError, AttributeError):
             return None
+
+
+def shared_library(source: Path, *flags: str) -> bytes:
+    """Compile a C file to a library for any processor of this kind, and return its content.
+
+    Raises:
+        OSError: If there is no compiler, or it makes no library.
+        subprocess.SubprocessError: If the compiler fails.
+    """
+    command = compiler()
+    if command is None:
+        raise OSError("there is no C compiler on the path.")
+    with tempfile.TemporaryDirectory(prefix="jaxmbd-") as folder:
+        output = Path(folder) / "library.so"
+        _run([*command, *_SHARED, *_ARITHMETIC, *flags, str(source), "-o", str(output), "-lm"])
+        if not output.exists():
+            raise OSError(f"'{shlex.join(command)}' made no library.")
+        return output.read_bytes()
 
 
 def _hash(*ingredients: object) -> bytes:

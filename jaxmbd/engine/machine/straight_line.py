@@ -8,7 +8,7 @@ live at a time.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ def source(program: Program, kernel: int) -> str:
 #define LANES {lanes}
 #define NAME lanes
 #include "lanes.h"
+#include "operands.h"
 
 void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t *restrict instances) {{
 V *restrict x = slots;
@@ -98,7 +99,7 @@ def values_of(program: Program, start: int = 0) -> tuple[list[Value], dict[int, 
     return values, {slot: read(slot) for _, slot in program.stores.tolist()}
 
 
-def _order(values: Sequence[Value], roots: Sequence[int], given: Mapping[int, str]) -> list[int]:
+def order_of(values: Sequence[Value], roots: Sequence[int], given: Mapping[int, str]) -> list[int]:
     """The values on which some roots depend, operands before uses, those that need more registers first."""
     sources = [() if k in given else tuple(set(value.sources)) for k, value in enumerate(values)]
     registers = [1] * len(values)
@@ -122,9 +123,9 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
     """The statements that compute some `results`, values by the text of what they are assigned to; `given`: the text of
     values that are there already. Sines and cosines come first, those of one angle together: before a call of a
     function all values that are live in registers are stored."""
-    needed = _order(values, list(results.values()), given)
+    needed = order_of(values, list(results.values()), given)
     angular = sorted(k for k in needed if values[k].name in ("sin", "cos") and k not in given)
-    order = _order(values, [*angular, *results.values()], given)
+    order = order_of(values, [*angular, *results.values()], given)
     angles: dict[int, dict[str, int]] = {}
     for k in angular:
         angles.setdefault(values[k].operands[0], {})[values[k].name] = k
@@ -136,7 +137,7 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
         if k in given:
             yield f"const V v{k} = {given[k]};"
         elif name == "constant":
-            yield f"const V v{k} = ALL({_literal(number)});"
+            yield f"const V v{k} = ALL({literal(number)});"
         elif name == GATHER:
             yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, instances);"
         elif name in ("sin", "cos") and len(angles[operands[0]]) == 2:
@@ -150,7 +151,29 @@ def statements(values: Sequence[Value], results: Mapping[str, int], given: Mappi
         yield f"{target} = v{k};"
 
 
-def _literal(number: float) -> str:
+def gather_function(name: str, context: str, program: Program, operand: Callable[[int], str]) -> str:
+    """The function `gather_name` that reads a table at an index, which is clamped into the table as in `operands.h`;
+    empty if the program reads none. `context`: its first parameter; `operand`: the text of a pointer to an input."""
+    cases = [
+        f"case {k}: table = {operand(given)} + {first}, stride = {stride}, length = {length}; break;"
+        for k, (given, first, stride, length) in enumerate(program.gathers.tolist())
+    ]
+    if not cases:
+        return ""
+    return "\n".join([
+        f"INLINE V gather_{name}({context}, const int k, const V index, const int64_t *instances) {{",
+        "const T *table = NULL;", "int64_t stride = 0, length = 1;", "switch (k) {", *cases, "}",
+        "return table[stride * (!(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1)];", "}",
+    ])  # fmt: skip
+
+
+def owners(ends: np.ndarray) -> list[int]:
+    """The input or output of each pair of a table of a program."""
+    return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)).tolist()
+
+
+def literal(number: float) -> str:
+    """A number in C, to the last bit."""
     if math.isfinite(number):
         return float(number).hex()
     return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"

@@ -84,7 +84,7 @@ def is_worthwhile(program: Program) -> bool:
 @lru_cache(maxsize=1024)
 def _library(program: Program, kernel: int) -> CLibrary:
     identity = f"{program.key} {kernel} {_emitter()}"
-    headers = ("program.h", "lanes.h")
+    headers = ("program.h", "lanes.h", "operands.h")
     return CLibrary(
         "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel],
         instructions=instructions(),

@@ -2,6 +2,7 @@
    NARROW, which has fewer lanes. KERNEL: that of `program.h` for these lanes, if straight-line code is made for them. */
 
 #include "lanes.h"
+#include "operands.h"
 
 #define LANE_OF(v, l) (((T *)&(v))[l])
 #define EACH_LANE for (int l = 0; l < LANES; l++)

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
-from jaxmbd.engine.machine.straight_line import Value, statements, values_of
+from jaxmbd.engine.machine.straight_line import Value, gather_function, owners, statements, values_of
 from jaxmbd.engine.program.opcodes import GATHER
 from jaxmbd.engine.program.schedule import Program
 
@@ -104,7 +102,8 @@ def part_text(part: Part, buffers: Sequence[Buffer], offset: int, limit: int) ->
     prepare = statements(values, {f"results[{offset + i}]": k for i, k in enumerate(uniform)}, inputs)
     begin = statements(values, {f"x[{i}]": k for i, k in enumerate(carried)}, before)
     at_stage = statements(values, levels.results, moving)
-    head, tail = f"{_gather_text(name, levels)}\n#define gather_lanes gather_{name}", "#undef gather_lanes\n"
+    gather = gather_function(name, "const Motion *m", part.program, levels.operand_text)
+    head, tail = f"{gather}\n#define gather_lanes gather_{name}", "#undef gather_lanes\n"
     functions = [
         head, *function(BEGIN, name), *_lines(begin), "}", *_stage_function(part, at_stage), tail,
     ]  # fmt: skip
@@ -134,10 +133,10 @@ class _Levels:
         self.part, self.buffers = part, buffers
         self.values, stored = values_of(part.program)
         program = part.program
-        inputs = zip(program.loads.tolist(), _owners(program.input_ends), strict=True)
+        inputs = zip(program.loads.tolist(), owners(program.input_ends), strict=True)
         self._inputs = {slot: (k, element) for (element, slot), k in inputs}
         self.results, starts = dict[str, int](), self._starts()
-        for (element, slot), output in zip(program.stores.tolist(), _owners(program.output_ends), strict=True):
+        for (element, slot), output in zip(program.stores.tolist(), owners(program.output_ends), strict=True):
             name = part.results[output]
             target = f"{name}[{element}]" if name else f"own[{starts[output] + element}]"
             self.results[target] = stored[slot]
@@ -190,26 +189,6 @@ class _Levels:
         return f"OF({self.part.place(k)}, {size if varies else 0})"
 
 
-def _owners(ends: np.ndarray) -> list[int]:
-    """The input or output of each pair of a table."""
-    return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)).tolist()
-
-
 def _lines(statements: Iterator[str]) -> Iterator[str]:
     """Statements with the motion in the place of a call."""
     return (f"  {line.replace('(call, ', '(m, ')}" for line in statements)
-
-
-def _gather_text(name: str, levels: _Levels) -> str:
-    """The function that reads a table at an index, which is clamped into the table as in `lanes.h`."""
-    cases = [
-        f"case {k}: table = {levels.operand_text(given)} + {first}, stride = {stride}, length = {length}; break;"
-        for k, (given, first, stride, length) in enumerate(levels.part.program.gathers.tolist())
-    ]
-    if not cases:
-        return ""
-    return "\n".join([
-        f"INLINE V gather_{name}(const Motion *m, const int k, const V index, const int64_t *instances) {{",
-        "const T *table = NULL;", "int64_t stride = 0, length = 1;", "switch (k) {", *cases, "}",
-        "return table[stride * (!(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1)];", "}",
-    ])  # fmt: skip
