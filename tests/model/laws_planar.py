@@ -275,7 +275,15 @@ FORCES: Mapping[str, Case] = {
         "forces",
         pl.Revolute,
         "angle",
-        lambda n, c, s: pl.Backlash(n, c, 3.0 * s, 0.4, 0.1, 0.05),
+        lambda n, c, s: pl.Backlash(
+            n,
+            c,
+            3.0 * s,
+            0.4,
+            0.1,
+            -9.0,
+            sides=[1.0, 1.0, 1.0, -1.0, -1.0, 1.0],  # it touches on the upper side
+        ),
         idle=("sides",),
     ),
     "OneWayClutch": on_joint(

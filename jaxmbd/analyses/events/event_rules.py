@@ -59,7 +59,8 @@ _NEAR = 2.0**10
 _ROUNDING = 2.0**-6
 _LEAVING = 2.0**-10  # in units of the mechanism's time, how long that takes at most
 _SAMPLED_NEAR = 16.0  # of the least distances between jumps: how near to its instant a sample is taken
-_FREED = 2  # in place of a side: the event's latch has opened just now
+# In place of a side: the event's latch has opened just now; what it held leaves to a known side, of that sign.
+_FREED, _LEFT = 2, 3
 _ERROR = 10.0  # errors of a motion in units of the tolerance of its steps: they add up
 
 
@@ -250,12 +251,15 @@ class EventRules:
         touching = jnp.abs(distance) <= self.near * jnp.where(just, _NEAR, 1.0)
         leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
         current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
+        left = jnp.abs(side) == _LEFT
+        side = jnp.where(left, jnp.sign(side), side)
         if self.opening:
             to = self._departing(equations, formulation, rate, t, y)
             side = jnp.where(side == _FREED, jnp.where(jnp.where(touching, to, distance) < 0, -1, 1), side)
         side = jnp.where(side == 0, current, side)
         through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
-        return Standing(side, enabled, touching, enabled & through)
+        # Friction that lets go does so where its acceleration is zero, so that rounding has its sign.
+        return Standing(side, enabled, touching, enabled & through & ~left)
 
     def _departing(
         self, equations: Equations, formulation: AbstractFormulation, rate: Array, t: Array, y: Any
@@ -361,7 +365,12 @@ class EventRules:
         if not self.opening:
             return after
         rows = np.asarray(self.rows, int)
-        return after.at[rows].set(jnp.where(fires & self.opens(hit), _FREED, after[rows]))
+        after = after.at[rows].set(jnp.where(fires & self.opens(hit), _FREED, after[rows]))
+        for j, event in enumerate(self.events):
+            if isinstance(event.then, Slip):
+                k = next(k for k in self.rows if self.events[k].name in event.then.latches)
+                after = after.at[k].set(jnp.where(fires & hit[j], _LEFT * event.then.direction, after[k]))
+        return after
 
     def released(
         self, at: Configuration, latches: Latches, v: Float[Array, " nv"], fired: Bool[Array, " n"]

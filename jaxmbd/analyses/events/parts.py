@@ -34,6 +34,7 @@ class Slip(Release):
 
     part: str = eqx.field(static=True)
     direction: float = eqx.field(static=True)
+    returns: ClassVar[bool] = True  # what is let go needs no effort to be held
 
     def __init__(self, part: str, latch: str, direction: float) -> None:
         self.latches, self.part, self.direction = (latch,), part, direction

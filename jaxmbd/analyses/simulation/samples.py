@@ -72,10 +72,16 @@ def clock() -> Event:
     return with_fields(Event("clock", "t", above=_NEVER), name=_CLOCK, then=_Sample())
 
 
+def changing_parts(mechanism: Mechanism) -> list[Any]:
+    """The parts that change at instants, and are nothing else in between than what they have become there: those that
+    sample, that stick, and that count."""
+    switching = (part for part in switching_parts(mechanism) if not isinstance(part, AbstractSided))
+    return [*sampled_controllers(mechanism), *sticking_parts(mechanism), *switching]
+
+
 def check_native_changes(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
     """Raise if a motion whose parts change at instants cannot run in the native loop, which alone can do that."""
-    changing = (part for part in switching_parts(mechanism) if not isinstance(part, AbstractSided))
-    parts: list[Any] = [*sampled_controllers(mechanism), *sticking_parts(mechanism), *changing]
+    parts = changing_parts(mechanism)
     if parts:
         raise MechanismError(
             f"{_label(parts[0])} changes at instants, for which a motion must run natively, and this is one "

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import diffrax as dfx
+import equinox as eqx
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.events.parts import with_sides_untold
 from jaxmbd.analyses.time_scales import time_scales
 from jaxmbd.arrays import is_concrete
 from jaxmbd.checks import check_instance, checked_names
@@ -76,6 +78,8 @@ def c_model(
             f"{call}: the numbers of C are in double precision, those of the state in {state.q.dtype}: call "
             'jax.config.update("jax_enable_x64", True) before the mechanism is made.'
         )
+    # C does not look for the instants at which laws with kinks change sides: the laws take the signs themselves.
+    state = eqx.tree_at(lambda s: s.z, state, with_sides_untold(mechanism, state.z))
     _check_step(call, settings.step)
     method = _method(call, settings.solver, mechanism, state)
     inputs, outputs, parameters = (

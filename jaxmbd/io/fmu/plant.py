@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.events.sticking import dry_frictions
-from jaxmbd.analyses.simulation.samples import sampled_controllers
+from jaxmbd.analyses.simulation.samples import changing_parts
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
 from jaxmbd.engine.machine.c_function import c_functions, dependencies
@@ -159,16 +158,11 @@ def code_of(plant: Plant, adjoint: bool) -> PlantCode:
 
 def check_without_discrete_changes(mechanism: Mechanism) -> None:
     """Raise for parts that change at events or instants of their own."""
-    for part in dry_frictions(mechanism):
+    for part in changing_parts(mechanism):
         raise MechanismError(
-            f"DryFriction {part.name!r} sticks and breaks loose by events, which an exported mechanism does not have. "
-            "Smooth friction, such as JointFriction with a transition speed or LuGreFriction, can be exported."
-        )
-    for part in sampled_controllers(mechanism):
-        raise MechanismError(
-            f"{type(part).__name__} {part.name!r} samples at instants, which an exported mechanism does not have. "
-            "Leave it out, and let what it drives be an input, which the importer computes; or take a continuous "
-            "controller, such as PID."
+            f"{type(part).__name__} {part.name!r} changes at instants, which an exported mechanism does not. Smooth "
+            "friction can be exported, such as JointFriction or LuGreFriction, and so can continuous controllers, such "
+            "as PID; what a sampled controller drives can be an input, which the importer computes."
         )
 
 
