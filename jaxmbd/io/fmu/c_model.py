@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import diffrax as dfx
-import equinox as eqx
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
@@ -24,6 +23,7 @@ from jaxmbd.io.fmu.variables import Variable, checked_inputs, checked_outputs, c
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
 from jaxmbd.state.state import State, check_state
+from jaxmbd.upstream.equinox_internals import with_fields
 
 # The default step times the fastest eigenvalue: an error of 1e-7 in a step of a method of fourth order.
 _PER_EIGENVALUE = 0.1
@@ -79,7 +79,7 @@ def c_model(
             'jax.config.update("jax_enable_x64", True) before the mechanism is made.'
         )
     # C does not look for the instants at which laws with kinks change sides: the laws take the signs themselves.
-    state = eqx.tree_at(lambda s: s.z, state, with_sides_untold(mechanism, state.z))
+    state = with_fields(state, z=with_sides_untold(mechanism, state.z))
     _check_step(call, settings.step)
     method = _method(call, settings.solver, mechanism, state)
     inputs, outputs, parameters = (
