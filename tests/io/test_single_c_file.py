@@ -1,15 +1,18 @@
 """A mechanism as one C file with a header: the motion and the derivatives of `simulate` and JAX, in a C program."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd import planar as pl
 from jaxmbd.errors import MechanismError
 from tests.c_code import compiler
 from tests.io.fmus import STEP, pendulum, response, solution_of
@@ -86,3 +89,15 @@ def test_a_c_program_computes_the_same_motion_and_derivatives(tmp_path: Path) ->
 def test_the_path_of_a_c_file() -> None:
     with pytest.raises(MechanismError, match=r"A C file ends with \.c, such as 'crank\.c', got 'crank\.cpp'"):
         mbd.export_c(pendulum().mechanism, "crank.cpp")
+
+
+def test_no_side_of_a_law_is_held(tmp_path: Path) -> None:
+    """C does not look for the instants at which a law changes sides: it takes the signs."""
+    wheel = pl.Body("wheel", 1.0, 1.0)
+    joint, gear = pl.Revolute("O", pl.ground.at(), wheel.at()), pl.Backlash("gear", "O.angle", 100.0, play=0.2)
+    mechanism = pl.Mechanism([wheel], [joint], [gear], coordinates="joint")
+    state = mbd.assemble(mechanism, {"O.angle": 0.5})
+    told = eqx.tree_at(lambda s: s.z, state, jnp.asarray([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
+    mbd.export_c(mechanism, tmp_path / "gear.c", told, outputs=["gear.effort"])
+    (start,) = re.findall(r"start_states\[STATES \+ 1\] = \{([^}]*)\}", (tmp_path / "gear.c").read_text())
+    np.testing.assert_array_equal([*map(float.fromhex, start.split(","))][:8], [0.5, *[0.0] * 7])
