@@ -48,6 +48,8 @@ from jaxmbd.model.joint.spatial import AbstractSpatialPair as AbstractSpatialPai
 from jaxmbd.model.joint.spatial import AbstractSpatialTreeJoint as AbstractSpatialTreeJoint
 from jaxmbd.model.sensor import AbstractSensor as AbstractSensor
 from jaxmbd.model.states import AbstractOwnStates as AbstractOwnStates
+from jaxmbd.model.states import AbstractSided as AbstractSided
+from jaxmbd.model.states import AbstractSwitching as AbstractSwitching
 from jaxmbd.model.states import OwnState as OwnState
 from jaxmbd.numerics.linear_solve import LeastSquaresQR as LeastSquaresQR
 from jaxmbd.numerics.linear_solve import spd_solver as spd_solver

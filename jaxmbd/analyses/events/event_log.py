@@ -216,7 +216,13 @@ def raise_if_halted(log: Events, t: Array) -> None:
     trouble = int(log.trouble)
     if trouble == 0:
         return
-    text = f"At t = {float(t):.6g} s, event {log.names[int(log.culprit)]!r}: {RESULTS[REASONS[trouble]]}"
+    name, when = log.names[int(log.culprit)], f"At t = {float(t):.6g} s"
+    if trouble == USED_UP and not log.watched.events[int(log.culprit)].then.logged:
+        raise SolveError(
+            f"{when}, {name.partition('.')[0]!r} changes sides without end: its law jumps there, and drives the motion "
+            "back from either side. Let the law change over a short way, or raise max_steps if there are that many."
+        )
+    text = f"{when}, event {name!r}: {RESULTS[REASONS[trouble]]}"
     if trouble == STARTED:
         raise MechanismError(text)
     last = ", ".join(f"{x:.9g}" for x in np.asarray(log.times)[: int(log.count)][-4:])

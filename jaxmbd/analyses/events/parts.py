@@ -46,6 +46,7 @@ class Pass(AbstractAction):
 
     guard: int = eqx.field(static=True)
     logged: ClassVar[bool] = False
+    returns: ClassVar[bool] = True  # guards are positive again
 
 
 def switching_parts(mechanism: Mechanism) -> list[Any]:

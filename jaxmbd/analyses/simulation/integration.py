@@ -88,7 +88,7 @@ def integrate(
         run, formulation, changes, log = _with_events(
             settings, switches, first, equations, formulation, y, ts, state.rank
         )
-        ts, log = run.ts[0], log if logged_events(settings) else None
+        ts = run.ts[0]
     else:
         run = _solve(settings, switches, first, equations, formulation, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore

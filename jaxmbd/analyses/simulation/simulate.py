@@ -14,7 +14,7 @@ from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.analyses.checks import check_assembled, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
-from jaxmbd.analyses.events.event_log import raise_if_halted
+from jaxmbd.analyses.events.event_log import Events, raise_if_halted
 from jaxmbd.analyses.events.parts import events_of_parts
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.simulation.automatic import run_by_choice
@@ -142,10 +142,13 @@ def _run(
     rows = initial_row_selection(model, ts, state.q)
     with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
         fields, start, end = integrate(model, rows, formulation, state, ts, settled)
+    log = fields["events"]
+    if not any(event.then.logged for event in events):
+        fields["events"] = None
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace they may be returned as NumPy's, as given
     solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields)
     if known and throw:
-        _raise_if_failed(frozen(solution), frozen(start), frozen(end))
+        _raise_if_failed(frozen(solution), frozen(start), frozen(end), frozen(log))
     elif known:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
     return solution, end
@@ -195,12 +198,12 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd) -> None:
+def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, log: Events | None) -> None:
     mechanism = solution.mechanism
     limits = start.limits, start.speed_limits
     check_assembled(mechanism, "initial state", start.position, start.velocity, *limits, start.sides)
-    if solution.events is not None:
-        raise_if_halted(solution.events, end.t)
+    if log is not None:
+        raise_if_halted(log, end.t)
     if is_one_of(solution.result, RESULTS.constraints_violated):
         rows = open_rows(mechanism, np.asarray(end.violation), (), np.asarray(start.tolerance))
         raise SolveError(torn_text(mechanism, end.open_at, rows))
