@@ -103,7 +103,7 @@ def in_both_spaces() -> dict[str, Call]:
             "DryFriction": call(space.DryFriction, "s", "O.angle", 0.1, 1.0, 0.1, 0.1, 0.1, 1.5, 1.0),
             "Backlash": call(space.Backlash, "s", "O.angle", 1.0, 0.1, 0.1, 0.1, False),
             "OneWayClutch": call(space.OneWayClutch, "s", "O.angle", 0.1, 1.0),
-            "Ratchet": call(space.Ratchet, "s", "O.angle", 0.1, 0.1, 1.0, 2.0),
+            "Ratchet": call(space.Ratchet, "s", "O.angle", 0.1, 0.1, 0.1, 1.0, 2.0),
             "BoucWen": call(space.BoucWen, "s", "O.angle", 1.0, 1.0, 0.1, 2.0, 0.5, 0.1, 0.1),
             "HydraulicCylinder": call(
                 space.HydraulicCylinder, "s", at, on, 0.1, 1.0, 1.0, 1.0, 1.0, 1e9, 1e-7, 1e7, 1e5, 1.0, 1.0, 1e5, 1e5

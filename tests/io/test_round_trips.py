@@ -152,7 +152,7 @@ SCALED = (
     pl.DryFriction("brake", "O.angle", 0.5, mbd.Piecewise([0.5], [0.0, 160.0]), 0.1, 0.2, 0.3, 1.1, 1.0),
     pl.Backlash("gear", "O.angle", 1e4, 20.0, 0.02, 0.1, limited=False, sides=[1.0, -1.0, 1.0, 1.0, 1.0, 1.0]),
     pl.OneWayClutch("freewheel", "O.angle", 0.1, 1.0),
-    pl.Ratchet("pawl", "O.angle", 0.3, 0.1, 0.0, 4.0),
+    pl.Ratchet("pawl", "O.angle", 0.3, 0.1, 0.2, 0.0, 4.0),
     pl.BoucWen("rubber", "O.angle", 5.0, 2.0, 0.1, 1.5, 0.7, 0.1, 0.3),
     pl.HydraulicCylinder(
         "cylinder",

@@ -294,7 +294,7 @@ FORCES: Mapping[str, Case] = {
         "forces",
         pl.Revolute,
         "angle",
-        lambda n, c, s: pl.Ratchet(n, c, 0.3, 0.1),
+        lambda n, c, s: pl.Ratchet(n, c, 0.3, 0.1, 0.8 * s),
         idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
     ),
 }

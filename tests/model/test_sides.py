@@ -20,8 +20,14 @@ class Relay(AbstractJointForce, AbstractOwnStates, AbstractSided):
     size: Scalar = eqx.field(converter=as_float)
     lead: Scalar = eqx.field(converter=as_float)
     sides: Float[Array, "1"] = eqx.field(converter=as_float, default_factory=lambda: np.zeros(1))
-    own_states = property(lambda self: (OwnState("sides", "1", held=True),))
-    guard_units = property(lambda self: ("",))
+
+    @property
+    def own_states(self) -> tuple[OwnState, ...]:
+        return (OwnState("sides", "1", held=True),)
+
+    @property
+    def guard_units(self) -> tuple[str, ...]:
+        return ("",)
 
     def heights(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Float[Array, "1"]:
         return (coordinate + self.lead * rate)[None]

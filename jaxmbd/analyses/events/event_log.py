@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.analyses.events.changes import ForceChanges, equations_at
-from jaxmbd.analyses.events.event import ChannelName, Event, Quantity
+from jaxmbd.analyses.events.changes import Change, ForceChanges, equations_at
+from jaxmbd.analyses.events.event import ChannelName, Event, LogOnly, Quantity
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Compliance, Latches, latched, with_latches
 from jaxmbd.arrays import frozen
@@ -26,6 +26,7 @@ from jaxmbd.printing import format_number, readable, table
 from jaxmbd.state.output_channels import Reader, Snapshot
 from jaxmbd.state.result_codes import RESULTS
 from jaxmbd.state.state import State, state_of
+from jaxmbd.upstream.equinox_internals import with_fields
 
 # The reasons for which events halt a motion, by their codes.
 REASONS = {
@@ -36,14 +37,20 @@ _DOUBT = "Whether it happens is uncertain, and derivatives of what follows are n
 
 
 class Watched(NamedTuple):
-    """What was watched, and how the mechanism moved: the events, the formulation with its latches and the changes of
-    forces in each segment; `redundant`, as of `Equations`; `segments`, which one each entry of the log has ended."""
+    """What was watched, and how the mechanism moved: the events, without how they change forces; the formulation with
+    its latches and the changes of forces in each segment; `redundant`, as of `Equations`; `segments`, which one each
+    entry of the log has ended."""
 
     events: tuple[Event, ...]
     formulation: AbstractFormulation
     changes: ForceChanges | None
     redundant: bool | Array
     segments: Int[Array, " room"]
+
+
+def watched_events(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The events without the changes of forces, which are in the segments: they hold names, which `jax.jit` refuses."""
+    return tuple(with_fields(x, then=LogOnly()) if isinstance(x.then, Change) else x for x in events)
 
 
 class Events(eqx.Module):

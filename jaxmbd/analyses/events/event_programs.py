@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, changes_of, equations_at, values_after
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched, watched_events
 from jaxmbd.analyses.events.event_rules import EventRules
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.analyses.events.segmented_integration import SegmentedRun
@@ -259,7 +259,7 @@ def solution_with_events(
     )
     latches = Latches(rules.along, starts, held != 0, values)
     formulation, changes = rules.formulation_with(latches), programs.changes_by(starts, factors, numbers)
-    watched = Watched(rules.events, formulation, changes, rules.equations.redundant, jnp.arange(room))
+    watched = Watched(watched_events(rules.events), formulation, changes, rules.equations.redundant, jnp.arange(room))
     events = Events(
         mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, watched, count,
         jnp.where(there, which[:, 0].astype(int), -1), times, q, z, before, after, impulses, lam,

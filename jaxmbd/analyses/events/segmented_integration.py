@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
 from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched, watched_events
 from jaxmbd.analyses.events.event_rules import EventRules, Standing
 from jaxmbd.analyses.events.impact import Latches, positions
 from jaxmbd.arrays import Scalar
@@ -260,7 +260,9 @@ def _event_log(
     place = jnp.where(there, jnp.argsort(~happened, stable=True)[:room], room)
     t, q, z, before, after = (x[place] for x in (records.t, records.q, records.z, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
-    watched = Watched(events, formulation, end.changes, rules.equations.redundant, jnp.minimum(place, room))
+    watched = Watched(
+        watched_events(events), formulation, end.changes, rules.equations.redundant, jnp.minimum(place, room)
+    )
     return Events(
         rules.equations.mechanism, rank, names, {name: of for name, of in along.items() if of is not None}, watched,
         count, jnp.where(there, records.which[place], -1), t, q, z, before, after, impulses, lam, end.trouble,

@@ -61,7 +61,7 @@ class Ratchet(AbstractSticking, AbstractSwitching):
     takes none. `"pawl.effort"` is what it holds, `"pawl.tooth"` the number k, `"pawl.direction"` is 0 while it holds.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `pitch` h, from tooth to tooth, and `offset` x₀, where one is
-    `[rad]` or `[m]`; `tooth` k, the last one that was passed, which at the start of a motion follows from the position
+    `[rad]` or `[m]`; `viscous`, the damping by the pawl while it is not caught `[N m s/rad]` or `[N s/m]`; `tooth` k, the last one that was passed, which at the start of a motion follows from the position
     `[1]`; `direction`, 0 if it holds at the start `[1]`.
 
         >>> pawl = pl.Ratchet("pawl", "O.angle", pitch=2 * np.pi / 60)
@@ -71,6 +71,7 @@ class Ratchet(AbstractSticking, AbstractSwitching):
     coordinate: str = eqx.field(static=True)
     pitch: Scalar = eqx.field(converter=as_float)
     offset: Scalar = eqx.field(converter=as_float, default=0.0)
+    viscous: Scalar = eqx.field(converter=as_float, default=0.0)
     direction: Scalar = eqx.field(converter=as_float, default=1.0)
     tooth: Scalar = eqx.field(converter=as_float, default=0.0)
     happenings: ClassVar[tuple[str, str, str]] = ("catches", "advances", "")
@@ -80,6 +81,7 @@ class Ratchet(AbstractSticking, AbstractSwitching):
         part = f"Ratchet {self.name!r}"
         check_coordinate("Ratchet", self.name, self.coordinate)
         check_fields(part, self, pitch="rad")
+        check_fields(part, self, zero=True, viscous="N m s/rad")
         for field in ("offset", "direction", "tooth"):
             check_finite(part, field, getattr(self, field))
 
@@ -99,7 +101,7 @@ class Ratchet(AbstractSticking, AbstractSwitching):
         return coordinate - self.offset - self.tooth * self.pitch
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        return jnp.zeros_like(rate)
+        return -self.viscous * rate
 
     def guards(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Float[Array, "1"]:
         return (self.pitch - self.caught(coordinate, rate))[None]
