@@ -61,8 +61,9 @@ class Ratchet(AbstractSticking, AbstractSwitching):
     takes none. `"pawl.effort"` is what it holds, `"pawl.tooth"` the number k, `"pawl.direction"` is 0 while it holds.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `pitch` h, from tooth to tooth, and `offset` x₀, where one is
-    `[rad]` or `[m]`; `viscous`, the damping by the pawl while it is not caught `[N m s/rad]` or `[N s/m]`; `tooth` k, the last one that was passed, which at the start of a motion follows from the position
-    `[1]`; `direction`, 0 if it holds at the start `[1]`.
+    `[rad]` or `[m]`; `viscous`, the damping by the pawl while it is not caught `[N m s/rad]` or `[N s/m]`; `direction`,
+    0 if it holds at the start `[1]`; `tooth` k, the last one that was passed, which at the start of a motion follows
+    from the position `[1]`.
 
         >>> pawl = pl.Ratchet("pawl", "O.angle", pitch=2 * np.pi / 60)
     """
