@@ -45,7 +45,7 @@ class Relay(AbstractJointForce, AbstractOwnStates, AbstractSided):
         return jnp.zeros(1)
 
 
-def relayed(size: object = 5.0, lead: float = 0.0, throw: bool = True) -> mbd.Solution:
+def relayed(size: object = 5.0, lead: object = 0.0, throw: bool = True) -> mbd.Solution:
     cart = pl.Body("cart", 2.0, 1.0)
     rail = pl.Prismatic("rail", pl.ground.at(), cart.at())
     mechanism = pl.Mechanism([cart], [rail], [Relay("relay", "rail.displacement", size, lead)], coordinates="joint")
@@ -78,3 +78,15 @@ def test_a_law_that_drives_a_motion_back_from_either_side_is_named() -> None:
     with pytest.raises(mbd.SolveError, match="'relay' changes sides without end"):
         relayed(lead=0.5)
     assert relayed(lead=0.5, throw=False).result == mbd.RESULTS.max_events_reached
+
+
+@pytest.mark.slow
+def test_each_of_several_motions_says_for_itself_that_it_fails() -> None:
+    def one(lead: Array) -> tuple[Array, Array]:
+        solution = relayed(lead=lead, throw=False)
+        return solution["rail.displacement"], solution.result == mbd.RESULTS.max_events_reached
+
+    places, fails = jax.vmap(one)(jnp.array([0.0, 0.5, 0.0]))
+    np.testing.assert_array_equal(fails, [False, True, False])
+    np.testing.assert_allclose(places[::2], [swinging(np.linspace(0.0, 5.0, 51), 5.0)] * 2, atol=1e-10)
+    assert np.isnan(np.asarray(places[1])).any()

@@ -12,7 +12,6 @@ from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Lat
 from jaxmbd.arrays import Scalar
 from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.force.force import ScaledJointForce
-from jaxmbd.model.force.one_way import Ratchet
 from jaxmbd.model.force.sticking import AbstractSticking
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import TIME, rate_name
@@ -101,7 +100,7 @@ def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:
         effort, coordinate = ChannelName(f"{part.name}.effort"), ChannelName(part.coordinate)
         locks, *lets_go = (f"{part.name}.{name}" if name else "" for name in part.happenings)
         # What it watches is said by the part (`EventRules`); its unit is that of the quantity here.
-        watched = coordinate if isinstance(part, Ratchet) else ChannelName(rate_name(mechanism, part.coordinate))
+        watched = ChannelName(rate_name(mechanism, part.coordinate)) if part.locks_at_rest else coordinate
         level = {"at" if part.from_either_side else "below": 0.0}
         found.append(_event(locks, watched, Stick(coordinate, part.name), **level))
         for name, direction in zip(lets_go, (1.0, -1.0), strict=True):

@@ -77,6 +77,7 @@ class Ratchet(AbstractSticking, AbstractSwitching):
     tooth: Scalar = eqx.field(converter=as_float, default=0.0)
     happenings: ClassVar[tuple[str, str, str]] = ("catches", "advances", "")
     from_either_side: ClassVar[bool] = False
+    locks_at_rest: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         part = f"Ratchet {self.name!r}"

@@ -20,6 +20,7 @@ class AbstractSticking(AbstractJointForce, AbstractOwnStates):
     # The names of what happens: it locks, and lets go forward and back; empty for what cannot happen.
     happenings: ClassVar[tuple[str, str, str]] = ("sticks", "slips forward", "slips back")
     from_either_side: ClassVar[bool] = True  # it locks a motion back as well as one forward
+    locks_at_rest: ClassVar[bool] = True  # where the rate is zero; else where the coordinate has a value
 
     @abc.abstractmethod
     def holds(self, t: Scalar) -> Float[Array, "2"]:
