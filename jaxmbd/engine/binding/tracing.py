@@ -23,6 +23,7 @@ from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedE
 from jaxmbd.engine.numpy_code.code import run as run_code
 from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.engine.program import ssa_rules
+from jaxmbd.engine.program.copies import Original, original
 from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
@@ -110,6 +111,12 @@ class TracedFunction:
         """For each result a mask of the elements that may differ from zero; None if a program cannot express it."""
         lowered = self._lowered()
         return None if lowered is None else [value_ids != ZERO for value_ids in lowered[1]]
+
+    @cached_property
+    def original(self) -> Original | None:
+        """The operations, for copies inside other programs; None where its jaxpr must be interpreted there anew."""
+        lowered = self._lowered()
+        return None if lowered is None else original(*lowered)
 
     def _compiled(self, uniform_inputs: int, hoist: bool) -> Program | None:
         lowered = self._lowered()
@@ -254,6 +261,8 @@ def _inline(equation: Equation, *value_ids: np.ndarray) -> list[np.ndarray]:
     function = equation.params["function"]
     if equation.params["batch"]:
         raise equation.unsupported(" of a batch")
+    if function.original is not None:
+        return function.original.copied(equation.builder, value_ids)
     return equation.interpret(function.jaxpr, function.placed(value_ids))
 
 

@@ -87,9 +87,9 @@ def schedule(
     instances of a batch may share them. With `hoist` their slots are never used again, so that the rest of the code can
     be run many times after them.
     """
-    op, args, outputs = _cse(builder, outputs)
+    op, args, outputs = without_repetitions(builder, outputs)
     op, args = _contract_fma(op, args, outputs)
-    live = _live_values(args, outputs)
+    live = live_values(args, outputs)
     tables = np.array([*builder.tables.values()], int)
     is_leaf = (op == INPUT) & live
     is_leaf[tables] = False
@@ -135,7 +135,7 @@ def _dependents(args: ValueIds, leaves: Sequence[ValueIds]) -> np.ndarray:
     return _reachable(len(args), leaves, lambda ids: _ranges(users, starts, ids))
 
 
-def _live_values(args: ValueIds, outputs: Sequence[ValueIds]) -> np.ndarray:
+def live_values(args: ValueIds, outputs: Sequence[ValueIds]) -> np.ndarray:
     """A mask of the live values, on which the outputs depend; all others are dead code."""
     return _reachable(len(args), outputs, lambda ids: args[ids].reshape(-1))
 
@@ -198,7 +198,7 @@ def _transfers(
     return sizes, ends, np.concatenate([np.zeros((0, 2)), *pairs]).astype(np.int32)
 
 
-def _asap_levels(op: np.ndarray, args: ValueIds) -> np.ndarray:
+def asap_levels(op: np.ndarray, args: ValueIds) -> np.ndarray:
     """The depth of each value: the longest chain of operations that ends in it; leaves have depth 0."""
     level = np.zeros(len(op), np.int32)
     users, starts = _users(args)
@@ -241,10 +241,10 @@ def _ranges(values: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> np.ndarr
     return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[ids] - (ends - counts), counts)]
 
 
-def _cse(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
+def without_repetitions(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
     """Common subexpression elimination, level by level: equal values are replaced by the first of them."""
     op, args = builder.op.copy(), builder.args.copy()
-    level = _asap_levels(op, args)
+    level = asap_levels(op, args)
     same = np.arange(len(op) + 1, dtype=np.int32)
     same[-1] = -1
     order = np.argsort(level, kind="stable")
@@ -270,7 +270,7 @@ def _cse(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, 
 
 def _contract_fma(op: np.ndarray, args: ValueIds, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds]:
     """Contract products that are used once, by a sum or difference, into a fused multiply-add."""
-    live = _live_values(args, outputs)
+    live = live_values(args, outputs)
     uses = np.bincount(args[live][args[live] >= 0], minlength=len(op))
     for ids in outputs:
         uses[np.unique(ids)] += 2  # an output is never used once

@@ -28,6 +28,7 @@ class Table(NamedTuple):
 
 
 ZERO, ONE, MINUS_ONE = 0, 1, 2
+_FEW = 16  # numbers that are faster looked up one by one
 _ARITY = 3  # the largest number of operands
 _ABSORBING = {"add": "sub", "sub": "add", "neg": ""}  # what operations become that absorb a negated operand
 _OF_ZERO_AND_ONE = ("mul", "add", "div")  # operations whose identities hold for zero, one or minus one only
@@ -93,6 +94,8 @@ class SSABuilder(AbstractBuilder):
         numbers = np.asarray(array)
         if numbers.size == 1:
             return np.full(numbers.shape, self.constant(numbers.item()), np.int32)
+        if numbers.size <= _FEW:
+            return np.array([self.constant(x) for x in numbers.reshape(-1).tolist()], np.int32).reshape(numbers.shape)
         distinct, inverse = np.unique(numbers.astype(float) + 0.0, return_inverse=True)
         keys = distinct.tolist()
         if new := [key for key in keys if key not in self._constants]:
