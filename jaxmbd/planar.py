@@ -29,6 +29,7 @@ from jaxmbd.model.force.joint_forces import JointForce as JointForce
 from jaxmbd.model.force.joint_forces import JointFriction as JointFriction
 from jaxmbd.model.force.joint_forces import JointSpringDamper as JointSpringDamper
 from jaxmbd.model.force.joint_forces import JointStop as JointStop
+from jaxmbd.model.force.load_friction import LoadFriction as LoadFriction
 from jaxmbd.model.force.marker_forces import Force as Force
 from jaxmbd.model.force.marker_forces import PointDrag as PointDrag
 from jaxmbd.model.force.marker_forces import SpringDamper as SpringDamper

@@ -101,6 +101,9 @@ def in_both_spaces() -> dict[str, Call]:
             "DCMotor": call(space.DCMotor, "s", "O.angle", 1.0, 1.0, 0.1, 0.1, 2.0, 0.5),
             "LuGreFriction": call(space.LuGreFriction, "s", "O.angle", 0.1, 10.0, 0.1, 0.1, 0.1, 0.1, 0.01),
             "DryFriction": call(space.DryFriction, "s", "O.angle", 0.1, 1.0, 0.1, 0.1, 0.1, 1.5, 1.0),
+            "LoadFriction": call(
+                space.LoadFriction, "s", "O.angle", 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 1.5, 1.0, 1.0
+            ),
             "Backlash": call(space.Backlash, "s", "O.angle", 1.0, 0.1, 0.1, 0.1, False),
             "OneWayClutch": call(space.OneWayClutch, "s", "O.angle", 0.1, 1.0),
             "Ratchet": call(space.Ratchet, "s", "O.angle", 0.1, 0.1, 0.1, 1.0, 2.0),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.actuator_balance import ActuatorBalance, Balanced, configuration
 from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.equations.equations import Configuration
+from jaxmbd.model.force.load_friction import check_nothing_rubs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.parameters.numbers import Number, replaced
 from jaxmbd.state.output_channels import Snapshot
@@ -33,6 +34,7 @@ def effort_columns(
     **Arguments:** the mechanism, whose drivers are the actuators; the `places` of the bodies whose inertial numbers are
     in `θ`; the other `numbers` there, and their `values`.
     """
+    check_nothing_rubs(mechanism, "A regressor")
     at = configuration(mechanism, changes, s)
     balance = ActuatorBalance(at, jnp.ones(len(mechanism.drivers), values.dtype))
     columns = [_inertial_columns(at, s, places), number_columns(mechanism, changes, s, numbers, values)]

@@ -18,6 +18,7 @@ from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_know
 from jaxmbd.checks import check_finite, check_mapping
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.integrate.formulations.joint_loads import with_balanced_loads
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.state.output_channels import Snapshot
@@ -136,8 +137,12 @@ def _efforts(
 
     def one(s: Snapshot) -> tuple[Snapshot, Array, Scalar]:
         at = configuration(mechanism, changes, s)
-        found = ActuatorBalance(at, weights).of(at, s)
-        lam = jnp.append(found.joints, found.actuators)
+        balance = ActuatorBalance(at, weights)
+        found_with = lambda equations: balance.of(equations.at(s.t, s.q), s)  # noqa: E731
+        multipliers = lambda found: jnp.append(found.joints, found.actuators)  # noqa: E731
+        equations = with_balanced_loads(at.equations, s.t, s.q, lambda e: multipliers(found_with(e)))
+        found = found_with(equations)
+        lam = multipliers(found)
         return Snapshot(s.t, s.q, s.v, s.vdot, lam, s.z), found.left, found.size
 
     snapshots, left, sizes = jax.vmap(one)(motion)

@@ -12,7 +12,9 @@ from jaxtyping import Array, Complex
 from jaxmbd.analyses.assembly.speed_solve import check_mass
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
+from jaxmbd.integrate.formulations.formulation import Augmented
+from jaxmbd.integrate.formulations.joint_loads import motion_of
+from jaxmbd.model.force.load_friction import check_nothing_rubs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.numerics.linear_solve import nonzero_singular_values
@@ -75,6 +77,7 @@ def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
     """
     check_state(mechanism, state)
     check_mass(mechanism, state.q, state.t, "time_scales")
+    check_nothing_rubs(mechanism, "time_scales")
     return time_scales_at(mechanism.with_own_states(state.z), state.t, state.q, state.v)
 
 

@@ -33,6 +33,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.flexible import flexible, frame_index
 from jaxmbd.model.force.force import GeneralizedForce
+from jaxmbd.model.force.load_friction import with_loads
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism, check_numbers
 from jaxmbd.model.mechanism.named_coordinates import OwnCoordinate
@@ -108,6 +109,10 @@ class Equations(eqx.Module):
     def with_own_states(self, z: Float[Array, " nz"]) -> "Equations":
         """The same equations with these values of the states of parts."""
         return self.with_forces(self.mechanism.with_own_states(z)) if len(z) else self
+
+    def with_loads(self, loads: Float[Array, " k"]) -> "Equations":
+        """The same equations with these loads of the joints that rub."""
+        return self.with_forces(self.mechanism.replaced(forces=with_loads(self.mechanism.forces, loads)))
 
     # --- coordinates ------------------------------------------------------------------------------------
 

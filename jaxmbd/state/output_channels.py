@@ -24,11 +24,12 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
-from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.reactions import at_joint, reactions, transmitted
 from jaxmbd.errors import check_known, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized
+from jaxmbd.integrate.formulations.joint_loads import at_loads, motion_at
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -94,7 +95,7 @@ def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[st
 
 def _values(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array, v: Array, z: Array) -> dict[str, Array]:
     equations = Equations(mechanism).with_own_states(z)
-    motion = Stabilized().motion(equations, t, q, v)
+    motion = motion_at(Stabilized(), equations, t, q, v)
     return channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam, z))
 
 
@@ -158,8 +159,13 @@ class Reader:
         return reactions(self.position, self.at.lam)
 
     @cached_property
+    def _loaded(self) -> Configuration:
+        """The configuration with the loads of joints that rub."""
+        return at_loads(self.equations, self.position, self.at).at(self.at.t, self.at.q)
+
+    @cached_property
     def _transmitted(self) -> Float[Array, "bodies efforts"]:
-        return transmitted(self.position, self.at.v, self.at.vdot, self.at.lam)
+        return transmitted(self._loaded, self.at.v, self.at.vdot, self.at.lam)
 
     # Where parts are found by name: with many parts, looking them up one by one would take longer than all else.
 
@@ -174,7 +180,7 @@ class Reader:
     @cached_property
     def _forces(self) -> dict[str, Any]:
         """The forces, with the inputs that controllers drive."""
-        return {force.name: force for force in self.position.driven(self.at.v).mechanism.forces}
+        return {force.name: force for force in self._loaded.driven(self.at.v).mechanism.forces}
 
     @cached_property
     def _rows(self) -> dict[str, slice]:

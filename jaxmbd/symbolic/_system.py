@@ -43,6 +43,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
     check_independent,
 )
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, RowsAndSpeeds
+from jaxmbd.model.force.load_friction import check_nothing_rubs
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.numerics.linear_solve import rank_of
 from jaxmbd.parameters.places import place_of_number
@@ -139,6 +140,7 @@ class System(eqx.Module):
 
     def __check_init__(self) -> None:
         check_mechanism(self.mechanism)
+        check_nothing_rubs(self.mechanism, "An exported system of equations")
         check_finite("export", "alpha", self.alpha)
         check_finite("export", "beta", self.beta)
 

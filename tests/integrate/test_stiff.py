@@ -16,7 +16,7 @@ from scipy.special import ellipj, ellipk
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.formulations.joint_loads import motion_of
 from jaxmbd.integrate.solvers.collocation import LastStep
 from jaxmbd.integrate.solvers.collocation_stages import (
     CollocationStep,

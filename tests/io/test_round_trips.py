@@ -150,6 +150,7 @@ SCALED = (
     pl.DCMotor("motor", "O.angle", 24.0, 1.0, 0.01, 0.05, 10.0, 2.0),
     pl.LuGreFriction("bristles", "O.angle", 0.5, 1e3, 2.0, 0.1, 0.2, 0.01, 1e-4),
     pl.DryFriction("brake", "O.angle", 0.5, mbd.Piecewise([0.5], [0.0, 160.0]), 0.1, 0.2, 0.3, 1.1, 1.0),
+    pl.LoadFriction("pin", "O.angle", 0.3, 0.05, None, 0.0, 0.1, 0.2, 0.3, 1.1, 1.0, 0.5),
     pl.Backlash("gear", "O.angle", 1e4, 20.0, 0.02, 0.1, limited=False, sides=[1.0, -1.0, 1.0, 1.0, 1.0, 1.0]),
     pl.OneWayClutch("freewheel", "O.angle", 0.1, 1.0),
     pl.Ratchet("pawl", "O.angle", 0.3, 0.1, 0.2, 0.0, 4.0),

@@ -297,6 +297,15 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.Ratchet(n, c, 0.3, 0.1, 0.8 * s),
         idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
     ),
+    "LoadFriction": on_joint(
+        pl.LoadFriction,
+        "forces",
+        pl.Revolute,
+        "angle",
+        lambda n, c, s: pl.LoadFriction(n, c, 0.8 * s, 0.05, 0.2, 0.03, 0.5, 0.3, 0.4, 1.2, 1.0, 1.5),
+        # At a load that is known; the load is another test's (`references/test_load_friction.py`).
+        idle=("radius", "span", "thrust_radius", "peak"),
+    ),
 }
 
 SENSORS: Mapping[str, Case] = {

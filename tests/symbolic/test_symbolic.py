@@ -14,7 +14,7 @@ import sympy
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.formulations.joint_loads import motion_of
 from jaxmbd.symbolic.graph.trace import trace
 from tests import spatial_examples
 from tests.c_code import load_c

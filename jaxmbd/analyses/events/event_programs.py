@@ -169,6 +169,8 @@ class EventPrograms:
         at = self.rules.equations.at(t, q)
         before = consistent_speeds(at, v, MassWeightedCorrection()) if self.logged.any() else v
         jump, blocked = self.rules.impact(at, latches, before, hit & fires)
+        reverses = self.rules.reverses(hit & fires & blocked, z)
+        blocked = blocked & ~jnp.any(reverses)
         noted = happens & jnp.any(hit & self.logged)
         full = jnp.where(noted, memory.happened >= self.room.logged, memory.passed >= self.room.passed)
         trouble = jnp.where(happens & full & ~blocked, float(USED_UP), memory.trouble)
@@ -178,7 +180,7 @@ class EventPrograms:
         z = jnp.where(memory.due == _START, self.rules.started(*self.at_memory(memory), t, y), z)
         is_due = sampled | (memory.due == _START)
         z = jnp.where(is_due, self.rules.sampled(self.at_memory(memory)[0], t, (q, v, z)), z)
-        z = self.rules.passed(self.at_memory(memory)[0], t, (q, v, z), hit & fires)
+        z = self.rules.passed(self.at_memory(memory)[0], t, (q, v, z), hit & fires, reverses)
         after = *self.rules.released(at, latches, jnp.where(fires & noted, jump.v, v), hit & fires), z
         new = memory._replace(
             time=t, logged=memory.logged + (fires & noted), happened=memory.happened + noted,
@@ -187,7 +189,7 @@ class EventPrograms:
             since=jax.lax.stop_gradient(t), just=jnp.where(happens | sampled, hit * 1.0, memory.just),
             side=self.rules.next_sides(memory.side, hit, fires),
         )  # fmt: skip
-        new = self._with_segment(new, t, q, hit & fires)
+        new = self._with_segment(new, t, q, hit & fires & ~reverses)
         own, _ = split_integrated(self.mechanism, z)
         parts = jnp.sum(hit * numbers), t, q, own, before, jump.v, jump.impulses, jump.lam, *new.of_segment
         entry = jnp.concatenate([jnp.ravel(jnp.asarray(x, t.dtype)) for x in parts])

@@ -35,6 +35,7 @@ from jaxmbd.analyses.events.impact import (
     Latches,
     impact,
     latched,
+    motion_and_efforts,
     positions,
     rates,
     with_latches,
@@ -46,7 +47,8 @@ from jaxmbd.engine.binding.tracing import pruned, traced
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.own_states import at_integrated, integrated_rates, split_integrated, start_of
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.integrate.formulations.joint_loads import at_loads, motion_of
 from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.state.output_channels import Snapshot
@@ -151,7 +153,7 @@ class EventRules:
         at, efforts = eqx.tree_at(lambda s: s.v, Snapshot.at_rest(equations, t, q), v), None
         if self.needs_forces:
             if latches is not None and latches is formulation:
-                motion, efforts = as_program(LatchedFormulation.motion_and_efforts)(latches, equations, t, q, v)
+                motion, efforts = as_program(motion_and_efforts)(latches, equations, t, q, v)
             else:
                 motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
@@ -171,7 +173,8 @@ class EventRules:
         slipping = [event.then.part for event in self.events if isinstance(event.then, Slip)]
         if latches is None or not (slipping or asked & {*names} - {""}):
             return {}
-        efforts = latches.efforts(equations, at.t, at.q, at.v) if efforts is None else efforts
+        efforts = motion_and_efforts(latches, equations, at.t, at.q, at.v)[1] if efforts is None else efforts
+        equations = at_loads(equations, equations.at(at.t, at.q), at)
         found, held = dict(zip(names, efforts, strict=True)), latches.latches.at(at.t)[0]
         for k, part in ((latches.parts.index(part), part) for part in dict.fromkeys(slipping)):
             beyond = jnp.stack([-efforts[k], efforts[k]]) - held_by(equations.mechanism, part, at.t)
@@ -306,7 +309,20 @@ class EventRules:
         values = own(KinematicReader(at_integrated(equations, z).at(t, q), v))
         return jnp.concatenate([start_of(equations.mechanism, values, 0), quadratures])
 
-    def passed(self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"]) -> Array:
+    def reverses(self, blocked: Bool[Array, " n"], z: Array) -> Bool[Array, " n"]:
+        """The mask of the friction, if the event in the mask `blocked` is that it sticks, which slips on in the other
+        direction: the constraints bring the coordinate to rest for an instant, as that of a slider at a dead centre,
+        and let nothing hold it there."""
+        names, found = self.equations.mechanism.layout.z.names, jnp.zeros(len(self.events), bool)
+        for j, event in enumerate(self.events):
+            if isinstance(event.then, Stick):
+                found = found.at[j].set(blocked[j] & (z[names.index(f"{event.then.part}.direction")] != 0))
+        return found
+
+    def passed(
+        self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"],
+        reverses: Bool[Array, " n"],
+    ) -> Array:  # fmt: skip
         """The states of parts, as they are integrated, after the event in the mask `fired`: those that parts change,
         and the directions in which frictions slip."""
         z, names = y[2], self.equations.mechanism.layout.z.names
@@ -317,7 +333,8 @@ class EventRules:
         for j, event in enumerate(self.events):
             if isinstance(event.then, Stick | Slip):
                 k = names.index(f"{event.then.part}.direction")
-                z = z.at[k].set(jnp.where(fired[j], event.then.direction, z[k]))
+                new = jnp.where(reverses[j], -z[k], event.then.direction)
+                z = z.at[k].set(jnp.where(fired[j], new, z[k]))
         return z
 
     def rests(self, z: Array, held: Array) -> Bool[Array, " n"]:

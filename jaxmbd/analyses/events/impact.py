@@ -24,6 +24,7 @@ from jaxmbd.integrate.formulations.formulation import (
     Projection,
     StateDerivative,
 )
+from jaxmbd.integrate.formulations.joint_loads import balanced
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.numerics.linear_solve import spd_solver
 from jaxmbd.state.output_channels import Snapshot
@@ -126,10 +127,6 @@ class LatchedFormulation(AbstractFormulation):
         solved = jnp.concatenate([of_joints, held, of_drivers])
         return Equations(mechanism.with_parts([row])).solved_in(equations.redundant, solved)
 
-    def efforts(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
-        """These forces and torques alone."""
-        return self._efforts(equations, t, q, self.of.motion(equations, t, q, v))[1]
-
     def _efforts(self, equations: Equations, t: Scalar, q: Array, motion: StateDerivative) -> tuple[Compliance, Array]:
         along, (held, values) = self.latches.along, self.latches.at(t)
         at = equations.at(t, q)
@@ -140,6 +137,15 @@ class LatchedFormulation(AbstractFormulation):
         )
         hold = equations.scales.decay
         return compliance, compliance.solve(held, -acceleration - 2 * hold * rate - hold**2 * offset)
+
+
+def motion_and_efforts(
+    latches: LatchedFormulation, equations: Equations, t: Scalar, q: Array, v: Array
+) -> tuple[StateDerivative, Float[Array, " k"]]:
+    """The same with friction by loads."""
+    return balanced(
+        equations, t, q, lambda e: latches.motion_and_efforts(e, t, q, v), lambda found: found[0].lam
+    )  # fmt: skip
 
 
 def _offsets(t: Scalar, q: Array, latched: tuple[Equations, tuple[Quantity, ...], Array]) -> Float[Array, " k"]:

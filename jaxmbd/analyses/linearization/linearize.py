@@ -29,6 +29,7 @@ from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.checks import checked_names
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
+from jaxmbd.model.force.load_friction import check_nothing_rubs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.state.result_codes import Sentence, raise_where
@@ -99,6 +100,7 @@ def linearize(
     state = own_state if isinstance(own_state, State) else state
     check_state(mechanism, state)
     check_mass(mechanism, state.q, state.t, "linearize")
+    check_nothing_rubs(mechanism, "linearize")
     changes, units = checked_inputs(mechanism, inputs), channel_units(mechanism)
     channels = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
     check_known("output", channels, units)

@@ -32,6 +32,7 @@ from jaxmbd.integrate.formulations.formulation import (
     AbstractProjectedFormulation,
 )
 from jaxmbd.integrate.formulations.independent_constraints import exchanged_rows
+from jaxmbd.integrate.formulations.joint_loads import motion_at
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
@@ -265,6 +266,6 @@ def rates(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """The right-hand side: `q̇`, `v̇`, and the rates of the states of parts with the integrands of the quadratures."""
     equations = at_integrated(equations, z)
-    motion, own = formulation.motion(equations, t, q, v), equations.mechanism.z
+    motion, own = motion_at(formulation, equations, t, q, v), equations.mechanism.z
     readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam, own))
     return motion.qdot, motion.rate, integrated_rates(equations.at(t, q), motion.v, *readings.values())

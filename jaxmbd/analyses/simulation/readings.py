@@ -14,11 +14,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
-from jaxmbd.analyses.events.impact import with_latches
+from jaxmbd.analyses.events.impact import motion_and_efforts, with_latches
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.engine import as_program, cached_on_disk, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative
+from jaxmbd.integrate.formulations.joint_loads import motion_at
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.state.output_channels import Reader, Snapshot
@@ -91,7 +92,7 @@ def _of_state(given: Any, asked: Asked, t: Array, q: Array, closed: Array, w: Ar
     """What is asked for at one time, with the speeds made consistent at the `closed` coordinates."""
     mechanism, formulation, changes, redundant = given
     equations = equations_at(Equations(mechanism, redundant), changes, t).with_own_states(z)
-    at = _Instant(t, q, z, lambda: formulation.motion(equations, t, closed, w))
+    at = _Instant(t, q, z, lambda: motion_at(formulation, equations, t, closed, w))
     return _read(equations, formulation, asked, at)
 
 
@@ -122,7 +123,7 @@ def _read(equations: Equations, formulation: AbstractFormulation, asked: Asked, 
     def held() -> dict[str, Array]:
         if latched is None or not any(latched.parts):
             return {}
-        return dict(zip(latched.parts, latched.efforts(equations, at.t, at.q, at.v), strict=True))
+        return dict(zip(latched.parts, motion_and_efforts(latched, equations, at.t, at.q, at.v)[1], strict=True))
 
     reader, violation = Reader(equations, at, held), None
     channels = {name: reader.read(name) for name in asked.names}

@@ -44,6 +44,7 @@ from jaxmbd.integrate.formulations.formulation import (
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation, Radau
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
+from jaxmbd.model.force.load_friction import check_nothing_rubs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.numerics.linear_solve import rank_of
@@ -106,7 +107,7 @@ def simulate(
     check_changes(mechanism, chosen.events)
     own = {"quadratures": quadratures, "continued": continued}
     if isinstance(chosen.solver, str) and chosen.solver == "auto":
-        _check_implicit(Radau(), chosen.formulation)  # which may be chosen
+        _check_implicit(Radau(), chosen.formulation, mechanism)  # which may be chosen
         run = lambda how, raises: _run(mechanism, state, ts, how, progress=progress and raises, throw=raises, **own)  # noqa: E731
         return run_by_choice(run, chosen, (mechanism, state, ts), throw, _MAX_STEPS)
     return _run(mechanism, state, ts, chosen, progress=progress, throw=throw, **own)[0]
@@ -125,7 +126,7 @@ def _run(
     own = (*chosen.events, *events_of_parts(mechanism))
     alone = sampled is not None and not own
     events, room = ((clock(),), 1) if alone else (own, chosen.max_events)
-    _check_implicit(steps[0], formulation)
+    _check_implicit(steps[0], formulation, mechanism)
     check_steps(*steps, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_known(mechanism, state, ts, chosen, steps)
     if known:
@@ -165,10 +166,13 @@ def _check_equations(formulation: AbstractFormulation, mechanism: Mechanism, sta
     formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
 
-def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation | None) -> None:
+def _check_implicit(solver: dfx.AbstractSolver, formulation: AbstractFormulation | None, mechanism: Mechanism) -> None:
     """Raise if a collocation method, which solves the equations with their constraints itself, would leave something
     out that is part of a formulation's right-hand side."""
-    if not isinstance(solver, AbstractCollocation) or formulation is None:
+    if not isinstance(solver, AbstractCollocation):
+        return
+    check_nothing_rubs(mechanism, f"A motion by {type(solver).__name__}, which solves for the multipliers itself,")
+    if formulation is None:
         return
     inner = formulation
     while isinstance(inner, Projection):

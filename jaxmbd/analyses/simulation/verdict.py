@@ -29,7 +29,9 @@ from jaxmbd.engine import as_program, cached_on_disk
 from jaxmbd.equations.body_laws import sided_joints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.kinematic_quantities import KinematicReader
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.integrate.formulations.joint_loads import motion_of
+from jaxmbd.model.force.load_friction import rubbing
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.user_classes import is_users
 from jaxmbd.numerics.linear_solve import (
@@ -263,6 +265,21 @@ def _accelerations(formulation: AbstractFormulation, equations: Equations, t: Ar
     return motion_of(formulation, equations, t, q, v).vdot
 
 
+def _jammed(solution: Solution, equations: Equations, t: Array, q: Array, v: Array) -> str:
+    """What is wrong if friction by load leaves no unique accelerations, in the directions of the motion; else empty."""
+    names = ", ".join(repr(part.name) for part in rubbing(equations.mechanism.forces))
+    if not names:
+        return ""
+    equations = equations.with_own_states(equations.at(jnp.asarray(t), q).steady_states(v))
+    vdot = np.asarray(_accelerations(solution.formulation, equations, jnp.asarray(t), q, v))
+    if np.isfinite(vdot).all():
+        return ""
+    return (
+        f"the accelerations are not unique there (Painlevé). The loads of {names} grow by friction as fast as the "
+        "friction by the loads, so that it jams. Reduce a coefficient or a radius, or make a span longer."
+    )
+
+
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     """The error message for an integration that did not reach its end."""
     mechanism, start = solution.mechanism, float(solution.ts[0])
@@ -273,6 +290,9 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
     equations = equations_at(Equations(mechanism, solution.redundant), solution.force_changes, jnp.asarray(t))
     vdot = np.asarray(_accelerations(solution.formulation, equations, jnp.asarray(t), q, v))
+    jammed = _jammed(solution, equations, t, q, v)
+    if jammed:
+        return f"{head}: {jammed}"
     bad = _nonfinite_forces(equations, t, q, v, vdot, span)
     if bad:
         return f"{head}: {bad}"

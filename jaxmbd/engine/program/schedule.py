@@ -241,7 +241,9 @@ def _ranges(values: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> np.ndarr
     return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[ids] - (ends - counts), counts)]
 
 
-def without_repetitions(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
+def without_repetitions(
+    builder: SSABuilder, outputs: Sequence[ValueIds]
+) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
     """Common subexpression elimination, level by level: equal values are replaced by the first of them."""
     op, args = builder.op.copy(), builder.args.copy()
     level = asap_levels(op, args)

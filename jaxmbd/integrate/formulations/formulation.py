@@ -198,15 +198,6 @@ def _decay(given: Scalar | None, scales: Scales) -> Scalar:
     return scales.decay if given is None else given
 
 
-def motion_of(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    """`formulation.motion`, run as a scalar program where it can be compiled to one."""
-    return as_program(_motion)(formulation, equations, t, q, v)
-
-
-def _motion(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    return formulation.motion(equations, t, q, v)
-
-
 class Projection(AbstractClosingFormulation):
     """Another formulation, with positions and speeds projected onto the constraints after each accepted step.
 

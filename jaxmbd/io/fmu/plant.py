@@ -22,6 +22,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection
 from jaxmbd.integrate.formulations.independent_constraints import RowSelection, exchanged_rows
+from jaxmbd.integrate.formulations.joint_loads import motion_at
 from jaxmbd.integrate.solvers.switching import switches_of
 from jaxmbd.model.mechanism.inputs import with_signals
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -64,7 +65,7 @@ class Plant:
         constraints and quaternions of length one."""
         q, v, z = self._split(x)
         equations = self._equations(memory, u, p).with_own_states(z)
-        motion = self.formulation.motion(equations, t, q, v)
+        motion = motion_at(self.formulation, equations, t, q, v)
         rates = [motion.qdot, motion.rate, equations.at(t, q).own_rates(motion.v)]
         snapshot = Snapshot(t, q, motion.v, motion.vdot, motion.lam, z)
         values = channel_values(equations, dict.fromkeys(one.name for one in self.outputs), snapshot)

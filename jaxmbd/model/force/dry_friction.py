@@ -1,5 +1,6 @@
 """Dry friction that sticks exactly: brakes, clutches and joints that are held until a load breaks them loose."""
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,46 @@ from jaxmbd.model.force.sticking import AbstractSticking
 from jaxmbd.user_functions import user_array
 
 
-class DryFriction(AbstractSticking):
+class AbstractDryFriction(AbstractSticking):
+    """Coulomb friction along a joint coordinate, with sticking: `τ = −d N (μ + μ_b exp(−|φ̇| / v_b)) − c φ̇`.
+
+    Fields of its classes: the excess `breakaway` μ_b near rest, the rate `stribeck` v_b over which that decays, the
+    `viscous` c, the `peak` p, by which what holds exceeds what slips near rest, and the `direction` d.
+    """
+
+    @abc.abstractmethod
+    def pressed(self, t: Scalar) -> Scalar:
+        """What presses, N ≥ 0."""
+
+    @abc.abstractmethod
+    def coulomb_coefficient(self) -> Scalar:
+        """The coefficient μ of a fast motion."""
+
+    # Declared as `AbstractVar`, fields would be the first arguments of each class to a type checker.
+    def _number(self, name: str) -> Scalar:
+        return getattr(self, name)
+
+    def check_friction(self, kind: str, **units: str) -> None:
+        """Raise unless the numbers are those of a friction; `units` of those that a class has besides."""
+        part = f"{kind} {self.name!r}"
+        check_coordinate(kind, self.name, self.coordinate)
+        check_fields(part, self, zero=True, **units)
+        check_fields(part, self, stribeck="rad/s", peak="1")
+        check_finite(part, "direction", self._number("direction"))
+        if is_concrete(peak := self._number("peak")) and float(peak) < 1.0:
+            raise MechanismError(f"{part}: peak must be at least 1, got {float(peak):g}.")
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        near_rest = self._number("breakaway") * jnp.exp(-jnp.abs(rate) / self._number("stribeck"))
+        dry = self._number("direction") * self.pressed(t) * (self.coulomb_coefficient() + near_rest)
+        return -dry - self._number("viscous") * rate
+
+    def holds(self, t: Scalar) -> Float[Array, "2"]:
+        most = self.pressed(t) * (self.coulomb_coefficient() + self._number("breakaway"))
+        return jnp.broadcast_to(self._number("peak") * most, (2,))
+
+
+class DryFriction(AbstractDryFriction):
     """Coulomb friction along a joint coordinate, with sticking: a brake, a clutch between two bodies, a dry bearing.
 
     While it slips, `τ = −d N (τ_c + τ_b exp(−|φ̇| / v_b)) − c φ̇` with the direction `d = ±1` of the motion. Where the
@@ -48,22 +88,12 @@ class DryFriction(AbstractSticking):
     direction: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
-        part = f"DryFriction {self.name!r}"
-        check_coordinate("DryFriction", self.name, self.coordinate)
-        check_law(part, "normal", self.normal)
-        check_fields(part, self, zero=True, coulomb="N m", breakaway="N m", viscous="N m s/rad")
-        check_fields(part, self, stribeck="rad/s", peak="1")
-        check_finite(part, "direction", self.direction)
-        if is_concrete(self.peak) and float(self.peak) < 1.0:
-            raise MechanismError(f"{part}: peak must be at least 1, got {float(self.peak):g}.")
+        check_law(f"DryFriction {self.name!r}", "normal", self.normal)
+        self.check_friction("DryFriction", coulomb="N m", breakaway="N m", viscous="N m s/rad")
 
-    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        near_rest = jnp.exp(-jnp.abs(rate) / self.stribeck)
-        return -self.direction * self._pressed(t) * (self.coulomb + self.breakaway * near_rest) - self.viscous * rate
+    def coulomb_coefficient(self) -> Scalar:
+        return self.coulomb
 
-    def holds(self, t: Scalar) -> Float[Array, "2"]:
-        return jnp.broadcast_to(self.peak * self._pressed(t) * (self.coulomb + self.breakaway), (2,))
-
-    def _pressed(self, t: Scalar) -> Scalar:
+    def pressed(self, t: Scalar) -> Scalar:
         normal = user_array(f"DryFriction {self.name!r}", "normal", self.normal, t, takes="t", shape=())
         return jnp.maximum(normal, 0.0)

@@ -20,6 +20,7 @@ from jaxmbd.model.body.flexible import AbstractFlexibleBody
 from jaxmbd.model.controller.controller import AbstractController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, AnyForce, GeneralizedForce, Gravity
+from jaxmbd.model.force.load_friction import rubbing
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
 from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
@@ -213,7 +214,8 @@ class Mechanism(eqx.Module):
 
     def _of(self, groups: dict[str, Any]) -> "Mechanism":
         """The mechanism with other groups of parts, checked."""
-        if "bodies" not in groups and "joints" not in groups:
+        rubs = [part.joint for part in rubbing(groups.get("forces", ()))]
+        if not {"bodies", "joints"} & groups.keys() and not {*rubs} & {*self.tree.joints}:
             mechanism = with_fields(self, **groups)
             check_parts(mechanism)
         else:
@@ -221,6 +223,7 @@ class Mechanism(eqx.Module):
             cuts = [name for name in self.cuts if any(joint.name == name for joint in groups["joints"])]
             mechanism = Mechanism(**groups, floating=self.floating, coordinates=self.coordinates, cuts=cuts)
             if self.coordinates == "joint":
+                cuts = (*cuts, *mechanism._rubbing_joints())
                 tree = spanning(
                     mechanism.bodies, mechanism.joints, named_joints(mechanism), cuts, first=self.tree.joints
                 )
@@ -249,7 +252,11 @@ class Mechanism(eqx.Module):
         if self.coordinates != "joint":
             raise MechanismError(f"coordinates must be 'absolute' or 'joint', got {self.coordinates!r}.")
         check_cuts(self.joints, self.cuts)
-        return spanning(self.bodies, self.joints, named_joints(self), self.cuts)
+        return spanning(self.bodies, self.joints, named_joints(self), (*self.cuts, *self._rubbing_joints()))
+
+    def _rubbing_joints(self) -> list[str]:
+        """The joints that rub by their loads, which are those of multipliers: these are cut."""
+        return [part.joint for part in rubbing(self.forces)]
 
     @property
     def nq(self) -> int:

@@ -14,8 +14,10 @@ from jaxmbd.model.body.flexible import frame_index, owner_of
 from jaxmbd.model.body.names import NameUsedError, names_watched
 from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
+from jaxmbd.model.force.load_friction import rubbing
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, AbstractTreeJoint, residual_of, slip_of
 from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
+from jaxmbd.model.joint.spatial import Screw
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.controllers import check_controllers
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
@@ -40,6 +42,7 @@ def check_parts(mechanism: Any) -> None:
     check_space(mechanism)
     check_user_classes(mechanism)
     check_references(mechanism)
+    check_rubbing(mechanism)
 
 
 def check_laws(mechanism: Any) -> None:
@@ -140,6 +143,23 @@ def check_references(mechanism: Any) -> None:
                     )
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
+
+
+def check_rubbing(mechanism: Any) -> None:
+    """Raise unless frictions by load act in joints of one degree of freedom, and have the numbers that these need."""
+    joints = {joint.name: joint for joint in mechanism.joints}
+    for part in rubbing(mechanism.forces):
+        who, joint = f"LoadFriction {part.name!r}", joints.get(part.joint)
+        is_one = isinstance(joint, AbstractTreeJoint) and len(joint.speeds) == 1
+        if not is_one or (isinstance(joint, Screw) and not part.turns):
+            wanted = (
+                "'.angle' of a screw" if isinstance(joint, Screw) else "a coordinate of a Revolute, Prismatic or Screw"
+            )
+            raise MechanismError(f"{who} acts along {wanted}, whose load presses, got {part.coordinate!r}.")
+        if part.turns and part.radius is None:
+            raise MechanismError(f"{who} needs the radius [m] at which {part.joint!r} rubs, such as radius=0.01.")
+        if not part.turns and part.radius is not None:
+            raise MechanismError(f"{who}: a slider rubs along its coordinate, without a radius; leave radius out.")
 
 
 def _coordinates_of(part: object) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from jaxmbd.engine.machine import c_library
 from jaxmbd.engine.program.opcodes import EVALUATE
 from jaxmbd.engine.program.symbolic_ldlt import Pattern
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.formulations.joint_loads import motion_of
 from jaxmbd.numerics.linear_solve import SymmetricMatrix, spd_solver
 from tests.marks import in_both_coordinates
 from tests.numeric import worst
