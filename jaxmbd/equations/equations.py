@@ -69,8 +69,7 @@ class Equations(eqx.Module):
         check_mechanism(mechanism)
         check_numbers(mechanism)
         constraints = mechanism.constraints()
-        self.redundant, self.independent_rows = _false_or_array(redundant), None
-        self.mechanism = mechanism
+        self.mechanism, self.redundant, self.independent_rows = mechanism, _false_or_array(redundant), None
         self.sizes = mechanism.constraint_sizes()
         self.scales = Scales(mechanism, self.sizes)
         self.parts = BodyLaws(mechanism)
@@ -102,9 +101,9 @@ class Equations(eqx.Module):
 
     def with_forces(self, mechanism: Mechanism) -> "Equations":
         """The same equations with the forces of `mechanism`, which differs in these alone."""
-        new, names = BodyLaws(mechanism), ("gravity", "forces", "coordinate_forces", "force_places")
-        parts = with_fields(self.parts, **{name: getattr(new, name) for name in names})
-        return with_fields(self, mechanism=mechanism, parts=parts)
+        new = BodyLaws(mechanism)
+        changed = {x: getattr(new, x) for x in ("gravity", "forces", "coordinate_forces", "force_places")}
+        return with_fields(self, mechanism=mechanism, parts=with_fields(self.parts, **changed))
 
     def with_own_states(self, z: Float[Array, " nz"]) -> "Equations":
         """The same equations with these values of the states of parts."""
@@ -437,8 +436,7 @@ class Configuration:
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`F`."""
-        twists, drift = self.twists(v), self.placement.drift(v)
-        efforts = self.driven(v).parts.efforts(self.t, self.bodies, twists)
+        drift, efforts = self.placement.drift(v), self.driven(v).parts.efforts(self.t, self.bodies, self.twists(v))
         total = self.placement.loads(efforts if drift is None else efforts - self.momenta(drift))
         own = self.placement.own_loads(v)
         total = total if own is None else total + own

@@ -1,4 +1,4 @@
-"""Copies of a program inside others, from its scalar operations: its jaxpr is interpreted once, however often it is called."""
+"""Copies of a program inside others, from its scalar operations: its jaxpr is interpreted once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -37,8 +37,8 @@ class LoadFriction(AbstractDryFriction):
     **Arguments:** `coordinate`, of a joint with one degree of freedom, such as `"O.angle"`; `coefficient` μ `[1]`;
     `radius` ρ `[m]`, of a pin or screw; `span` `[m]`; `thrust_radius` ρ_a `[m]`; `breakaway` μ_b, the excess near rest
     `[1]`; `stribeck` v_b, the rate over which that decays `[rad/s]` or `[m/s]`; `viscous` c `[N m s/rad]` or `[N s/m]`;
-    `peak` p ≥ 1, the largest effort that holds by that at which it slips near rest `[1]`; `direction` d, at the start of
-    a motion, where it follows from the rate `[1]`; `load` N `[N m]` or `[N]`, which the analyses find.
+    `peak` p ≥ 1, the largest effort that holds by that at which it slips near rest `[1]`; `direction` d, at the start
+    of a motion, where it follows from the rate `[1]`; `load` N `[N m]` or `[N]`, which the analyses find.
 
     Source: Haug, *Computer-Aided Kinematics and Dynamics of Mechanical Systems* II (2021), on Coulomb friction in
     joints; Painlevé, Comptes Rendus 121 (1895).
