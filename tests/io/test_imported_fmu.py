@@ -177,7 +177,7 @@ def test_a_lag_is_a_low_pass(folder: Path) -> None:
 UNITS = {"3.0": pendulum, "2.0": lambda: pendulum("2.0"), "joint": lambda: crank("joint")}
 
 
-@pytest.mark.parametrize("name", slow_but(["3.0"], UNITS))
+@pytest.mark.parametrize("name", slow_but(["2.0"], UNITS))
 def test_an_exported_mechanism_has_the_same_rates_and_derivatives(name: str) -> None:
     unit = UNITS[name]()
     numbers = {k: float(v) for n in unit.parameters for k, v in mbd.numbers(unit.mechanism, n).items()}

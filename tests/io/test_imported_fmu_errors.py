@@ -1,5 +1,6 @@
 """FMUs that cannot be imported, and what is asked of them in vain: errors that name file, variable and flag."""
 
+import re
 import stat
 import zipfile
 from pathlib import Path
@@ -36,9 +37,9 @@ def test_a_description_is_data(folder: Path) -> None:
     found = mbd.io.read_fmu(folder / "source.fmu")
     assert found.states == ("rod.x", "rod.y", "rod.theta", "rod.vx", "rod.vy", "rod.omega")
     assert found.rates == tuple(f"der({name})" for name in found.states)
-    assert (found.version, found.named("input"), found.indicators) == ("3.0", ["O.angle"], 0)
+    assert (found.version, found.named("input"), found.indicators) == ("3.0", ["O.angle.input"], 0)
     assert all(able.has_directional and able.serializes_states for able in found.kinds.values())
-    assert "der(rod.vx)  Float64  rate" in str(found)
+    assert re.search(r"der\(rod.vx\) +Float64 +rate", str(found))
     refused("has no binary for this computer", folder / "source.fmu", "unit")
     assert "its source alone" in error_of(folder / "source.fmu")
 

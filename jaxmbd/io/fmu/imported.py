@@ -52,15 +52,15 @@ class FmuPart(AbstractDynamicController):
         sizes = [abs(variables[name].nominal) or 1.0 for name in self.code.description.states]
         return (OwnState("state", "", min(sizes, default=1.0)),) if sizes else ()
 
-    def output(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "*components"]:
+    def output(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, "*components"]:
         n, count = len(self.state), len(self.code.outputs)
         found = self._evaluated(t, u)[n : n + count]
         return found[0] if count == 1 else found
 
-    def own_rates(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+    def own_rates(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         return self._evaluated(t, u)[: len(self.state)]
 
-    def steady(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+    def steady(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         """The states stay: those of an equilibrium are not known of an FMU."""
         return self.state
 
@@ -71,7 +71,7 @@ class FmuPart(AbstractDynamicController):
     def _p(self) -> Array:
         return _stacked(self.code, self.parameters)
 
-    def _evaluated(self, t: Scalar, u: Float[Array, " k"]) -> Array:
+    def _evaluated(self, t: Scalar, u: Float[Array, " reads"]) -> Array:
         return _evaluated(self.code, jnp.asarray(t, self.state.dtype), self.state, u, self._p(), self._memory())
 
 
@@ -91,23 +91,23 @@ class FmuPartWithEvents(FmuPart, AbstractSwitching):
         held = OwnState("signs", "1", held=True), OwnState("memory", "1", held=True)
         return (*FmuPart.own_states.fget(self), *held)  # pyright: ignore[reportOptionalCall]
 
-    def own_rates(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+    def own_rates(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         held = len(self.signs) + len(self.memory)
         return jnp.pad(FmuPart.own_rates(self, t, u), (0, held))
 
-    def steady(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+    def steady(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         return jnp.concatenate([self.state, self.signs, self.memory])
 
     @property
     def guard_units(self) -> tuple[str, ...]:
         return ("1",) * self.code.description.indicators
 
-    def guards(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+    def guards(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         # One that stays at zero, as that of a ball that rests, is none that has changed its sign.
         indicators = self._evaluated(t, u)[len(self.state) + len(self.code.outputs) :]
         return jnp.where(indicators == 0, 1.0, self.signs * indicators)
 
-    def changed(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, "n k"]:
+    def changed(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, "n k"]:
         after = [
             _called(self.code, "event", (len(self.steady(t, u)),), t, self.state, u, self._p(), self.signs,
                     self.memory, jnp.asarray(float(k)))
@@ -115,7 +115,7 @@ class FmuPartWithEvents(FmuPart, AbstractSwitching):
         ]  # fmt: skip
         return jnp.stack(after)
 
-    def begun(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " k"]:
+    def begun(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " k"]:
         return _called(self.code, "begun", (len(self.steady(t, u)),), t, self.state, u, self._p())
 
     def _memory(self) -> Array:
@@ -154,7 +154,7 @@ class SampledFmu(AbstractSampledController):
     def memory(self) -> tuple[OwnState, ...]:
         return (OwnState("state", "1", held=True),)
 
-    def computed(self, t: Scalar, u: Float[Array, " k"]) -> tuple[Array, Array]:
+    def computed(self, t: Scalar, u: Float[Array, " reads"]) -> tuple[Array, Array]:
         count = len(self.code.outputs)
         p, is_first = _stacked(self.code, self.parameters), (self.samples == 0).astype(self.state.dtype)
         size = (count + len(self.state),)
@@ -282,9 +282,12 @@ def import_fmu(
             f"{label} is for {' and '.join(description.kinds)}, not for {kind}: "
             f"{'give period=, in seconds' if period is None else 'leave out period'}."
         )
-    inputs, parameters = dict(inputs or {}), dict(parameters or {})
+    inputs, parameters = {} if inputs is None else inputs, {} if parameters is None else parameters
     check_mapping(f"{label}: inputs", inputs, '{"angle": "O.angle"}')
     check_mapping(f"{label}: parameters", parameters, '{"k": 2.0}')
+    checked_names(f"{label}: inputs", tuple(inputs.values()), "O.angle")
+    if start is not None:
+        check_finite(label, "start", as_float(start))
     for key, value in parameters.items():
         check_finite(label, f"parameters[{key!r}]", as_float(value))
     if not is_concrete(parameters, start):
@@ -301,14 +304,14 @@ def import_fmu(
     t0 = description.start if start is None else float(start)
     code, numbers = _code(description, kind, list(inputs), outputs, parameters, t0)
     x, signs, memory = code.initial(np.array([float(numbers[name]) for name in code.parameters]))
-    at: tuple[str, Any, Any, RunningFmu] = name, tuple(inputs.values()), as_names(drives), code
+    reads, driven = tuple(inputs.values()), as_names(drives)
     if kind == "co-simulation":
         shape = (1,) if len(outputs) == 1 else (1, len(outputs))
         held: Any = np.zeros(shape)
-        return SampledFmu(*at, as_float(period), as_float(memory), numbers, held, as_float(t0), most=most)
+        return SampledFmu(name, reads, driven, code, period, memory, numbers, held, t0, most=most)  # pyright: ignore
     if description.indicators:
-        return FmuPartWithEvents(*at, as_float(x), numbers, as_float(signs), as_float(memory))
-    return FmuPart(*at, as_float(x), numbers)
+        return FmuPartWithEvents(name, reads, driven, code, as_float(x), numbers, as_float(signs), as_float(memory))
+    return FmuPart(name, reads, driven, code, as_float(x), numbers)
 
 
 def _check_able(description: FmuDescription, kind: str) -> None:
