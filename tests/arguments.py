@@ -265,8 +265,8 @@ def analyses(folder: Path) -> dict[str, Call]:
         ),
         "read_fmu": call(mbd.io.read_fmu, lag),
         "import_fmu": call(
-            mbd.import_fmu, lag, "lag", {"u": "O.angle"}, ["y"], "O.angle", parameters={"k": 2.0}, period=0.1, start=0.0,
-            most=3,
+            mbd.import_fmu, lag, "lag", {"u": "O.angle"}, ["y"], "O.angle", parameters={"k": 2.0}, period=0.1,
+            start=0.0, most=3,
         ),
         "save": call(mbd.save, m, folder / "b.toml", s), "load": call(mbd.load, folder / "a.toml"),
         "load_state": call(mbd.load_state, m, folder / "a.toml"),

@@ -105,6 +105,7 @@ static double jacobian(const M *m, int row, int known, int *ok) {
   const double *x = m->x, mu = m->p[0];
   *ok = known == 1 || known == 2 || (known == 5 && KNOWS_MU);
   if (row == 0) return known == 2;
+  if (known == 5 && KNOWS_MU == 2) return 0;
   return known == 1 ? -2 * mu * x[0] * x[1] - 1 : known == 2 ? mu * (1 - x[0] * x[0]) : (1 - x[0] * x[0]) * x[1];
 }
 """,
@@ -192,8 +193,9 @@ def _library(name: str, *flags: str) -> bytes:
         return Path(place, "small.so").read_bytes()
 
 
-def small_fmu(folder: Path, name: str, called: str = "", knows_mu: bool = True, extra: str = "", **able: bool) -> Path:
-    """The FMU of a model in a folder; `able`: flags of its description that are others than all true."""
+def small_fmu(folder: Path, name: str, called: str = "", knows_mu: int = 1, extra: str = "", **able: bool) -> Path:
+    """The FMU of a model in a folder. `able`: flags of its description that are others than all true; `knows_mu`: 0 if
+    it refuses derivatives by mu, 2 if it gives zeros."""
 
     path = folder / f"{called or name}.fmu"
     processor = PROCESSORS.get(platform.machine().lower(), platform.machine().lower())
@@ -201,5 +203,5 @@ def small_fmu(folder: Path, name: str, called: str = "", knows_mu: bool = True, 
     system = "windows" if system == "win" else system
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("modelDescription.xml", described(name, ABLE | able, extra))
-        archive.writestr(f"binaries/{processor}-{system}/small{ending}", _library(name, f"-DKNOWS_MU={int(knows_mu)}"))
+        archive.writestr(f"binaries/{processor}-{system}/small{ending}", _library(name, f"-DKNOWS_MU={knows_mu}"))
     return path

@@ -107,7 +107,8 @@ def bounces(count: int) -> np.ndarray:
 
 @pytest.mark.slow
 def test_its_event_indicators_are_events(folder: Path) -> None:
-    mechanism = alone(mbd.import_fmu(small_fmu(folder, "BouncingBall"), "ball", outputs=["h"]))
+    path = small_fmu(folder, "BouncingBall", "blind", providesDirectionalDerivatives=False)
+    mechanism = alone(mbd.import_fmu(path, "ball", outputs=["h"]))
     times = np.linspace(0.0, 4.0, 41)
     motion = mbd.simulate(mechanism, mbd.assemble(mechanism), times, rtol=1e-10, atol=1e-12, max_events=20)
     assert motion.events is not None

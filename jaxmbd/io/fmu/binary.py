@@ -100,6 +100,7 @@ class Instance:
 
     def __init__(self, binary: Binary, t: float, values: Mapping[int, float]) -> None:
         self.binary, self.is_3, self.messages = binary, binary.is_3, list[str]()
+        self.has_failed = False  # after an error it can but be freed
         self._kept: list[Any] = []  # callbacks live as long as the instance
         self._functions: dict[str, Any] = {}
         self.pointer = self._instantiated()
@@ -306,6 +307,7 @@ class Instance:
         if status == _DISCARD:
             raise DiscardedError(str(self._failure(name, "it cannot compute at this state")))
         if status not in (_OK, _WARNING):
+            self.has_failed = True
             raise self._failure(name, f"it returns the status {status}, an error")
 
     def _note(self, status: int, text: bytes | None) -> None:

@@ -104,7 +104,8 @@ class FmuPartWithEvents(FmuPart, AbstractSwitching):
 
     def guards(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, " n"]:
         # One that stays at zero, as that of a ball that rests, is none that has changed its sign.
-        indicators = self._evaluated(t, u)[len(self.state) + len(self.code.outputs) :]
+        at = jnp.asarray(t, self.state.dtype), self.state, u, self._p(), self.memory
+        indicators = _indicated(self.code, *at)
         return jnp.where(indicators == 0, 1.0, self.signs * indicators)
 
     def changed(self, t: Scalar, u: Float[Array, " reads"]) -> Float[Array, "n k"]:
@@ -210,6 +211,18 @@ def _tangent(code: RunningFmu, primals: Any, tangents: Any) -> tuple[Array, Arra
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _indicated(code: RunningFmu, t: Array, x: Array, u: Array, p: Array, memory: Array) -> Array:
+    return _callback(code.indicated, (code.description.indicators,), t, x, u, p, memory)
+
+
+@_indicated.defjvp
+def _change_of_indicators(code: RunningFmu, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    along = tangents[:3]
+    found = _called(code, "indicated_change", (code.description.indicators,), *primals, *along)
+    return _indicated(code, *primals), found
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _jacobian(code: RunningFmu, t: Array, x: Array, u: Array, p: Array, memory: Array) -> Array:
     width = 1 + len(x) + len(u) + len(p)
     return _callback(code.jacobian, (code.size, width), t, x, u, p, memory)
@@ -254,8 +267,8 @@ def import_fmu(
     - `inputs`: the quantity that each input of the FMU reads, `{"angle": "O.angle"}`; others keep their start values;
     - `outputs`: the names of variables that the part gives, `"motor.output"`, `"motor.output[1]"` if there are several;
     - `drives`: the inputs of the mechanism (`inputs`) to which these are added, as many as outputs, or none;
-    - `parameters`: other values of the FMU's parameters. Those by which it provides derivatives are numbers of the
-      part, `"motor.parameters[k]"`; others are fixed;
+    - `parameters`: other values of the FMU's parameters. Those by which it provides derivatives, as differences show at
+      the import, are numbers of the part, `"motor.parameters[k]"`; others are fixed;
     - `period` `[s]`, of samples;
     - `start` `[s]`: the time at which the FMU starts, by default that of its own experiment;
     - `most`: the largest number of samples in a motion, as for `SampledController`.
@@ -325,11 +338,6 @@ def _check_able(description: FmuDescription, kind: str) -> None:
             f"FMU {description.path.name!r} lacks {' and '.join(lacks)} for {kind}. Steps are repeated, rejected and "
             "run backward for derivatives, so that all that it remembers must be a part of the state."
         )
-    if kind == "model exchange" and description.indicators and not able.has_directional:
-        raise MechanismError(
-            f"FMU {description.path.name!r} has event indicators and no derivatives, by whose rates crossings are told "
-            "from touches: it lacks providesDirectionalDerivatives."
-        )
 
 
 def _code(
@@ -343,6 +351,7 @@ def _code(
     if exchange and parameters and description.kinds[kind].has_directional:
         probe = make([], {})
         free = [k for k in free if probe.gives_derivative(description.variables[k].reference)]
+        free = [k for k in free if make([k], {}).agrees(float(parameters[k]))]
     code = make(free, {key: float(parameters[key]) for key in sorted(set(parameters) - set(free))})
     if exchange and description.kinds[kind].has_directional:
         code.check_autonomous()

@@ -23,6 +23,7 @@ _MOST_BYTES = 2**16  # of an inner state: JAX hands small arrays to Python at on
 _BYTES = 6  # in a number: whole numbers of 48 bits are exact
 # By how much a crossing may lie ahead of the time that was found for it, relative to the time, from rounding on.
 _AHEAD, _DOUBLINGS = 1e-16, 40
+_DIFFERENCE = 1e-6  # of the sizes of what differences are taken by
 
 
 class RunningFmu:
@@ -83,6 +84,8 @@ class RunningFmu:
     def _instance(self, p: Floats) -> tuple[Instance, bytes]:
         """An instance that was initialized with these parameters, and its inner state then."""
         key = tuple(p.tolist())
+        if key in self._instances and self._instances[key][0].has_failed:
+            self._instances.pop(key)[0].free()
         if key in self._instances:
             self._instances.move_to_end(key)
             return self._instances[key]
@@ -143,20 +146,39 @@ class RunningFmu:
     @property
     def size(self) -> int:
         """How many numbers `evaluated` returns."""
-        return len(self.of_rates) + len(self.of_outputs) + self.description.indicators
+        return len(self.of_rates) + len(self.of_outputs)
 
     def evaluated(self, t: Floats, x: Floats, u: Floats, p: Floats, memory: Floats) -> Floats:
-        """The rates of the states, the outputs and the event indicators."""
+        """The rates of the states and the outputs."""
         if not all(np.isfinite(of).all() for of in (t, x, u, p)):
             return np.full(self.size, np.nan)
         with self.lock:
             try:
                 instance = self._at(t, x, u, p, memory)
-                rates = instance.rates(len(self.of_rates))
-                return np.concatenate([rates, instance.get(self.of_outputs),
-                                       instance.indicators(self.description.indicators)])  # fmt: skip
+                return np.concatenate([instance.rates(len(self.of_rates)), instance.get(self.of_outputs)])
             except DiscardedError:
                 return np.full(self.size, np.nan)
+
+    def indicated(self, t: Floats, x: Floats, u: Floats, p: Floats, memory: Floats) -> Floats:
+        """The event indicators."""
+        count = self.description.indicators
+        if not all(np.isfinite(of).all() for of in (t, x, u, p)):
+            return np.full(count, np.nan)
+        with self.lock:
+            try:
+                return self._at(t, x, u, p, memory).indicators(count)
+            except DiscardedError:
+                return np.full(count, np.nan)
+
+    def indicated_change(
+        self, t: Floats, x: Floats, u: Floats, p: Floats, memory: Floats, dt: Floats, dx: Floats, du: Floats
+    ) -> Floats:
+        """The rates of the event indicators along a direction, by differences: FMI has no derivatives of them that all
+        FMUs offer, and the rates but tell on which side an indicator leaves zero."""
+        size = max(1.0, *(float(np.max(np.abs(d), initial=0.0)) for d in (dt, dx, du)))
+        h = _DIFFERENCE * max(1.0, float(np.max(np.abs(x), initial=0.0))) / size
+        ahead, behind = (self.indicated(t + s * dt, x + s * dx, u + s * du, p, memory) for s in (h, -h))
+        return (ahead - behind) / (2 * h)
 
     def jacobian(self, t: Floats, x: Floats, u: Floats, p: Floats, memory: Floats) -> Floats:
         """The derivatives of what `evaluated` returns by the time, states, inputs and parameters."""
@@ -165,9 +187,10 @@ class RunningFmu:
         if not all(np.isfinite(of).all() for of in (t, x, u, p)):
             return found
         with self.lock:
+            asks_time = self._time is not None and self.derivative_by_time  # by an instance that may fail
             try:
                 instance = self._at(t, x, u, p, memory)
-                found[:, 0] = self._by_time(instance)
+                found[:, 0] = self._by(instance, self._time) if asks_time and self._time is not None else 0.0
                 for k, known in enumerate(knowns, 1):
                     found[:, k] = self._by(instance, known)
             except DiscardedError:
@@ -176,7 +199,7 @@ class RunningFmu:
 
     def _by(self, instance: Instance, known: int) -> Floats:
         """The derivatives by one variable. Those of variables that are no rates or outputs by themselves are known."""
-        unknowns = (*self.of_rates, *self.of_outputs, *self.description.indicator_references)
+        unknowns = (*self.of_rates, *self.of_outputs)
         given = {*self.of_states, *self.of_inputs, *self.of_parameters}
         asked = [k for k, one in enumerate(unknowns) if one not in given]
         found = np.array([float(one == known) for one in unknowns])
@@ -191,14 +214,9 @@ class RunningFmu:
         if not names:
             return None
         reference, depend = self.description.variables[names[0]].reference, self.description.dependencies
-        unknowns = {*self.of_rates, *self.of_outputs, *self.description.indicator_references} - {*self.of_states}
+        unknowns = {*self.of_rates, *self.of_outputs} - {*self.of_states}
         told = all(one in depend and reference not in depend[one] for one in unknowns)
         return None if told else reference
-
-    def _by_time(self, instance: Instance) -> Floats:
-        if self._time is None or not self.derivative_by_time:
-            return np.zeros(self.size)
-        return self._by(instance, self._time)
 
     @cached_property
     def derivative_by_time(self) -> bool:
@@ -213,9 +231,29 @@ class RunningFmu:
             try:
                 self._by(instance, known)
             except (SolveError, DiscardedError):
-                self._instances.popitem(last=True)[1][0].free()  # an error ends what it can do
                 return False
             return True
+
+    def agrees(self, value: float) -> bool:
+        """True if the derivatives by the only parameter, at a value of it, are those that differences show.
+
+        In FMI 3.0 those by parameters that are not tunable are asked during initialization alone, and FMUs return zeros
+        at other times, without an error.
+        """
+        x, _, memory = self.initial(np.array([value]))
+        u = np.array([self.description.variables[name].start or 0.0 for name in self.inputs])
+        h = _DIFFERENCE * max(1.0, abs(value))
+        for by in (np.zeros(len(x)), 0.1 * (1 + np.abs(x)) * np.cos(1.0 + np.arange(len(x)))):
+            at = lambda p, by=by: (np.asarray(self.start), x + by, u, np.array([p]), memory[:0])  # noqa: E731
+            try:
+                ahead, behind = (self.evaluated(*at(value + s)) for s in (h, -h))
+                found, right = self.jacobian(*at(value))[:, -1], (ahead - behind) / (2 * h)
+            except SolveError:  # this state is none of the model's
+                continue
+            size = np.max(np.abs(right), initial=1.0)
+            if np.isfinite(right).all() and not np.allclose(found, right, rtol=1e-4, atol=1e-5 * size):
+                return False
+        return True
 
     @property
     def _start_values(self) -> Floats:
