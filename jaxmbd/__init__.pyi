@@ -68,6 +68,7 @@ from .integrate.solvers.collocation import Radau as Radau
 from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import export_c as export_c
 from .io import export_fmu as export_fmu
+from .io import import_fmu as import_fmu
 from .io import load as load
 from .io import load_state as load_state
 from .io import save as save

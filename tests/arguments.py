@@ -15,6 +15,7 @@ from jaxmbd import optimal_design as od
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd import sweeps
+from tests.io.small_fmus import small_fmu
 
 NOWHERE: dict[str, Any] = {
     "complex": 1 + 2j, "NaN": float("nan"), "NaNs": np.full(3, np.nan), "bytes": b"a", "object": object(),
@@ -236,6 +237,7 @@ def analyses(folder: Path) -> dict[str, Call]:
     m, s, ts, motion = pendulum()
     measured = {"O.angle": np.asarray(motion["O.angle"])}
     mbd.save(m, folder / "a.toml", s)
+    lag = small_fmu(folder, "Lag")
     driven = pl.Mechanism(m.bodies, m.joints, m.forces, [pl.Driver("d", "O.angle", lambda t: 0.3 + t)])
     return {
         **from_efforts(m, driven, ts),
@@ -263,6 +265,11 @@ def analyses(folder: Path) -> dict[str, Call]:
         "export_fmu": call(
             mbd.export_fmu, m, folder / "c.fmu", s, inputs=["O.angle"], outputs=["O.angle"], parameters=["*.mass"],
             version="3.0", solver=mbd.RungeKutta4(), step=0.1, formulation=mbd.Stabilized(), binary=False,
+        ),
+        "read_fmu": call(mbd.io.read_fmu, lag),
+        "import_fmu": call(
+            mbd.import_fmu, lag, "lag", {"u": "O.angle"}, ["y"], "O.angle", parameters={"k": 2.0}, period=0.1,
+            start=0.0, most=3,
         ),
         "save": call(mbd.save, m, folder / "b.toml", s), "load": call(mbd.load, folder / "a.toml"),
         "load_state": call(mbd.load_state, m, folder / "a.toml"),

@@ -77,6 +77,7 @@ class Hindrance(Enum):
     ADJOINT = "with another adjoint"
     SOLVER = "whose solver is neither an explicit Runge-Kutta method nor Radau or Gauss"
     CONTROLLER = "with another step-size controller"
+    FOREIGN = "with code of others, which runs outside of kernels"
     NO_PROGRAM = "whose right-hand side is no program: it has an iteration, say, or a large dense matrix"
     LARGE = "too large for the compiler of kernels"
 

@@ -47,13 +47,13 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def read_xml(path: Path) -> Element:
-    """The root element of an XML file.
+def read_xml(path: Path, content: bytes | None = None) -> Element:
+    """The root element of an XML file, or of its `content`, if that comes from elsewhere than the path.
 
     **Raises:** `MechanismError` with the line, if the file is no well-formed XML, has a document type (which may define
     entities that grow without bound, or that read other files; no model needs one), or nests too deeply.
     """
-    text = read_bytes(path)
+    text = read_bytes(path) if content is None else content
     root = Element("", {}, 0)
     open_elements = [root]
     # Nothing is resolved outside: expat calls no handler for external entities, and a document type raises before any.

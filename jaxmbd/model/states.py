@@ -11,7 +11,7 @@ with are those at which a motion starts; the analyses put those of an instant in
 
 import abc
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar
 
 import equinox as eqx
 import jax
@@ -70,8 +70,11 @@ class AbstractSwitching(AbstractStates):
 
     Between these its law is smooth, so that steps, which end there, keep their order, and derivatives of a motion are
     those of the law with its changes. `at` is what the law takes, as in `own_rates`: the time, and a coordinate and its
-    rate, say, which the methods of a class name (and types that say `**_` let them).
+    rate, say, which the methods of a class name (and types that say `**_` let them). `is_logged`: the changes stand in
+    the log of events, `"ball.guards[0]"`.
     """
+
+    is_logged: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod

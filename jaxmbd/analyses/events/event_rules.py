@@ -118,8 +118,9 @@ class EventRules:
         self.levels = jnp.stack([event.level for event in events]).astype(dtype)
         self.sides = np.asarray([event.side for event in events])
         units = [unit_of(equations.mechanism, event.quantity) for event in events]
-        for j, unit in zip(self.passing, guard_units(equations.mechanism), strict=False):
-            units[j] = unit
+        of_guards = guard_units(equations.mechanism) if self.passing else []
+        for j in self.passing:
+            units[j] = of_guards[self._guard(j)]
         scales = equations.scales
         sizes = [*map(scales.quantity, units)]
         self.sizes = (jnp.stack([*map(jnp.asarray, sizes)]) + jnp.abs(self.levels)).astype(dtype)
@@ -300,6 +301,14 @@ class EventRules:
             return y[2]
         return self._with_own(equations, t, y, lambda reader: reader.sampled(_SAMPLED_NEAR * self.gap))
 
+    def next_sample(self, t: Array, z: Array) -> Array:
+        """The next instant at which a controller samples, infinite if none does."""
+        equations, found = at_integrated(self.equations, z), [jnp.full((), jnp.inf, t.dtype)]
+        for part in equations.mechanism.controllers:
+            if isinstance(part, AbstractSampledController):
+                found.append(part.next_instant(t, _SAMPLED_NEAR * self.gap)[0])
+        return jnp.min(jnp.stack(found))
+
     def _with_own(
         self, equations: Equations, t: Array, y: tuple[Array, Array, Array], own: Callable[[KinematicReader], Array]
     ) -> Array:
@@ -327,8 +336,8 @@ class EventRules:
         and the directions in which frictions slip."""
         z, names = y[2], self.equations.mechanism.layout.z.names
         if self.passing:
-            here = fired[np.asarray(self.passing)]
-            row = lambda reader: jnp.sum(jnp.where(here[:, None], reader.changed_states(), 0.0), axis=0)  # noqa: E731
+            here, rows = fired[np.asarray(self.passing)], np.asarray([*map(self._guard, self.passing)])
+            row = lambda reader: jnp.sum(jnp.where(here[:, None], reader.changed_states()[rows], 0.0), axis=0)  # noqa: E731
             z = jnp.where(jnp.any(here), self._with_own(equations, t, y, row), z)
         for j, event in enumerate(self.events):
             if isinstance(event.then, Stick | Slip):
@@ -336,6 +345,12 @@ class EventRules:
                 new = jnp.where(reverses[j], -z[k], event.then.direction)
                 z = z.at[k].set(jnp.where(fired[j], new, z[k]))
         return z
+
+    def _guard(self, j: int) -> int:
+        """The number of the guard that an event watches."""
+        then = self.events[j].then
+        assert isinstance(then, Pass)
+        return then.guard
 
     def rests(self, z: Array, held: Array) -> Bool[Array, " n"]:
         """The mask of the events that close the latch of a friction which neither slips nor is held: at the start of a

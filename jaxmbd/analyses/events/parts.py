@@ -48,6 +48,12 @@ class Pass(AbstractAction):
     returns: ClassVar[bool] = True  # guards are positive again
 
 
+class LoggedPass(Pass):
+    """The same, for a part whose changes are of interest by themselves."""
+
+    logged: ClassVar[bool] = True
+
+
 def switching_parts(mechanism: Mechanism) -> list[Any]:
     """The parts that change states at zeros of guards, in the order of their states."""
     found = stateful((mechanism.forces, mechanism.controllers))
@@ -108,9 +114,11 @@ def events_of_parts(mechanism: Mechanism) -> tuple[Event, ...]:
                 found.append(_event(name, effort, Slip(part.name, locks, direction), above=0.0))
         if isinstance(part, DryFriction) and callable(part.normal):  # a kink where nothing presses any more
             found.append(_event(f"{part.name}.opens", Normal(part.normal), LogOnly(), below=0.0))
-    names = [f"{part.name}.guards[{k}]" for part in switching_parts(mechanism) for k in range(len(part.guard_units))]
+    guards = [(part, k) for part in switching_parts(mechanism) for k in range(len(part.guard_units))]
     # The quantity of these is the guard itself, which has no name (`EventRules`).
-    found += [_event(name, ChannelName(TIME), Pass(k), below=0.0) for k, name in enumerate(names)]
+    for place, (part, k) in enumerate(guards):
+        then = (LoggedPass if part.is_logged else Pass)(place)
+        found.append(_event(f"{part.name}.guards[{k}]", ChannelName(TIME), then, below=0.0))
     return tuple(found)
 
 

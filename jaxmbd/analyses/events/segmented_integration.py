@@ -22,9 +22,10 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, UNKNOWN, USED_UP, Events, Watched, watched_events
 from jaxmbd.analyses.events.event_rules import EventRules, Standing
 from jaxmbd.analyses.events.impact import Latches, positions
+from jaxmbd.analyses.events.parts import with_sides_untold
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.own_states import split_integrated
+from jaxmbd.equations.own_states import split_integrated, start_of
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.solvers.switching import smallest_gap
@@ -52,6 +53,7 @@ class _Carry(NamedTuple):
     done: Array
     trouble: Array
     culprit: Array
+    happened: Array  # how many events
     result: dfx.RESULTS
 
 
@@ -107,14 +109,15 @@ class Bisection(optx.AbstractRootFinder):
 
 
 class SegmentedIntegration:
-    """A motion that is integrated in segments between events. `solve` integrates one of them; `ts`, the times at which
-    the motion is saved."""
+    """A motion that is integrated in segments between events and samples. `solve` integrates one of them; `ts`, the
+    times at which the motion is saved; `room`, for how many events."""
 
     def __init__(
-        self, solve: Solve, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], ts: Array
-    ) -> None:
+        self, solve: Solve, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...],
+        ts: Array, room: int,
+    ) -> None:  # fmt: skip
         self.rules = EventRules(equations, formulation, events, jnp.asarray(smallest_gap(ts[0], ts[-1])))
-        self.solve, self.ts = solve, ts
+        self.solve, self.ts, self.room = solve, ts, room
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
@@ -129,7 +132,8 @@ class SegmentedIntegration:
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
         done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
         height = self._height(equations, start, carry.t)
-        t1 = jnp.where(done | at_once, carry.t, self.ts[-1])
+        until = jnp.clip(rules.next_sample(carry.t, carry.y[2]), carry.t, self.ts[-1])
+        t1 = jnp.where(done | at_once, carry.t, until)
         event = dfx.Event(lambda t, y, args, **_: jnp.min(height(args[1], t, y)), Bisection(), direction=False)
         run = self.solve(equations, formulation, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
         (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
@@ -145,24 +149,28 @@ class SegmentedIntegration:
         at = rules.equations.at(t, y[0])
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         jump, blocked = rules.impact(at, carry.latches, v, hit & fires)
-        z = split_integrated(at.mechanism, y[2])[0]
+        z = rules.passed(equations, t, y, hit & fires)
+        is_sample = ~done & ~happens & (t < self.ts[-1]) & (run.result == dfx.RESULTS.successful) & rules.samples
+        z = jnp.where(is_sample, rules.sampled(equations, t, (*y[:2], z)), z) if rules.samples else z
+        own = split_integrated(at.mechanism, z)[0]
         record = _Segment(
-            ys, t, y[0], z, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats
+            ys, t, y[0], own, v, jump.v, jnp.where(fires, j, -1), jump.impulses, jump.lam, run.stats
         )  # fmt: skip
-        last = k == carry.latches.starts.shape[0] - 1
-        trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
+        full = carry.happened >= self.room
+        trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & full & ~blocked, USED_UP, trouble))
         trouble = jnp.where(jnp.any(unknown), UNKNOWN, trouble)
         first = jnp.where(jnp.any(unknown), jnp.argmax(unknown), j)
         after = _Carry(
             t=t,
-            y=(*rules.released(at, carry.latches, jnp.where(fires, record.after, y[1]), hit & fires), y[2]),
+            y=(*rules.released(at, carry.latches, jnp.where(fires, record.after, y[1]), hit & fires), z),
             side=rules.next_sides(start.side, hit, fires),
             just=jnp.where(happens, j, carry.just),
-            latches=self._next_latches(carry.latches, k, t, y[0], hit & fires, happens),
+            latches=self._next_latches(carry.latches, k, t, y[0], hit & fires, happens | is_sample),
             changes=after_event(
-                carry.changes, rules.events, rules.equations.mechanism, k, t - rules.gap, j, happens, fires
+                carry.changes, rules.events, rules.equations.mechanism, k, t - rules.gap, j, happens | is_sample, fires
             ),
-            done=done | ~happens | (trouble > 0) | jnp.any(hit & fires & rules.flags("stops")),
+            happened=carry.happened + happens,
+            done=done | ~(happens | is_sample) | (trouble > 0) | jnp.any(hit & fires & rules.flags("stops")),
             trouble=trouble,
             culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), first)),
             result=dfx.RESULTS.where(carry.done | crossed, carry.result, run.result),
@@ -199,24 +207,26 @@ class SegmentedIntegration:
 
 def run_with_events(
     solve: Solve, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Array,
-    events: tuple[Event, ...], room: int, rank: Array, tolerance: Scalar,
+    events: tuple[Event, ...], room: int, samples: int, rank: Array, tolerance: Scalar,
 ) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """The motion from `y = (q, v, z)` over the times `ts`, in segments between events.
 
-    **Arguments:** `room`, for how many events; `rank`, of the constraint rows at assembly, which the log keeps;
-    `tolerance`, of the steps.
+    **Arguments:** `room`, for how many events; `samples`, how many there are at most; `rank`, of the constraint rows at
+    assembly, which the log keeps; `tolerance`, of the steps.
 
     **Returns:** the motion; the formulation with the latches, and the changes of forces, at each time; the event log.
     """
     ts = jnp.asarray(ts)
-    line, n, segments = SegmentedIntegration(solve, equations, formulation, events, ts), len(events), room + 1
+    line, n = SegmentedIntegration(solve, equations, formulation, events, ts, room), len(events)
+    segments = room + samples + 1
     k = len(line.rules.along)
     starts = jnp.full(segments, jnp.inf, ts.dtype).at[0].set(-jnp.inf)
     latches = Latches(line.rules.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
     nothing, no = jnp.zeros((), int), jnp.zeros((), bool)
     changes = changes_of(equations.mechanism, events, segments, ts.dtype)
     success = jax.tree.map(jnp.asarray, dfx.RESULTS.successful)
-    carry = _Carry(ts[0], y, jnp.zeros(n, int), nothing - 1, latches, changes, no, nothing, nothing, success)
+    y = _begun(line.rules, equations, formulation, ts[0], y)
+    carry = _Carry(ts[0], y, jnp.zeros(n, int), nothing - 1, latches, changes, no, nothing, nothing, nothing, success)
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
     def step(arrays: Any, k: Array) -> tuple[Any, _Segment]:
@@ -233,6 +243,16 @@ def run_with_events(
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
     return run, formulation, end.changes, log
+
+
+def _begun(rules: EventRules, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any) -> Any:
+    """The state at the start of a motion, after what is due there."""
+    z = rules.started(equations, formulation, t, y)
+    if z is not y[2]:
+        own, quadratures = split_integrated(equations.mechanism, z)
+        own = with_sides_untold(equations.mechanism, own)
+        z = jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
+    return *y[:2], rules.sampled(equations, t, (*y[:2], z))
 
 
 def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:

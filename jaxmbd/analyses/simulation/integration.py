@@ -17,7 +17,7 @@ from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.parts import with_sides_untold
 from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
-from jaxmbd.analyses.simulation.samples import check_native_changes
+from jaxmbd.analyses.simulation.samples import check_native_changes, sampled_controllers
 from jaxmbd.analyses.simulation.settings import SettledIntegration
 from jaxmbd.analyses.simulation.step_control import first_step, relative_tolerance
 from jaxmbd.analyses.simulation.verdict import (
@@ -138,7 +138,10 @@ def _with_events(
         programs = event_programs(settings, equations, formulation, ts)
         return solution_with_events(run, log, programs, jnp.asarray(ts), rank, tolerance)
     check_native_changes(equations.mechanism, native)
-    settings = dataclasses.replace(settings, events=logged_events(settings))  # pyright: ignore
+    # Samples end segments as events do, also where there are no other ones: then there is a clock alone.
+    samples = len(settings.switching) if sampled_controllers(equations.mechanism) else 0  # pyright: ignore
+    kept = logged_events(settings) or (settings.events if samples else ())
+    settings = dataclasses.replace(settings, events=kept)  # pyright: ignore
     own, quadratures = split_integrated(equations.mechanism, y[2])
     own = with_sides_untold(equations.mechanism, own)
     y = *y[:2], jnp.concatenate([start_of(equations.mechanism, own, 0), quadratures])
@@ -149,7 +152,7 @@ def _with_events(
     if isinstance(control, dfx.PIDController) and control.dtmax is None:
         control = dataclasses.replace(control, dtmax=(ts[-1] - ts[0]) / (len(ts) - 1))  # pyright: ignore
     solve = partial(_solve, dataclasses.replace(settings, controller=control), switches, first)
-    events = settings.events, settings.max_events
+    events = settings.events, settings.max_events, samples
     run, formulation, changes, log = run_with_events(solve, equations, formulation, y, ts, *events, rank, tolerance)
     return run._replace(stats=run.stats | {"hindrance": native.number}), formulation, changes, log
 

@@ -36,6 +36,7 @@ from jaxmbd.integrate.formulations.joint_loads import motion_at
 from jaxmbd.integrate.solvers.collocation import AbstractCollocation
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, smallest_gap
 from jaxmbd.integrate.solvers.unrolled_erk import is_explicit
+from jaxmbd.model.mechanism.controllers import foreign_parts
 from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.upstream.jax_internals import default_platform
 
@@ -63,6 +64,8 @@ def steps_of(
     if the right-hand side is a program, and events whose quantities and effects are.
     """
     found, which = _hindrance(settings, formulation, event)
+    if found is choice.Hindrance.NONE and (foreign := foreign_parts(equations.mechanism)):
+        found, which = choice.Hindrance.FOREIGN, ", ".join(foreign)
     count = 0 if switches is None else len(switches.jumps) + len(switches.kinks) + 1  # and one that is never reached
     given = settings, equations, formulation, y, ts
     steps = found if found is not choice.Hindrance.NONE else _motion_steps(*given, count)

@@ -82,6 +82,9 @@ def changing_parts(mechanism: Mechanism) -> list[Any]:
 def check_native_changes(mechanism: Mechanism, hindrance: choice.Hindrance) -> None:
     """Raise if a motion whose parts change at instants cannot run in the native loop, which alone can do that."""
     parts = changing_parts(mechanism)
+    if hindrance is choice.Hindrance.FOREIGN:  # segments end at samples, and where a part changes that is logged
+        sampled = sampled_controllers(mechanism)
+        parts = [part for part in parts if part not in sampled and not getattr(part, "is_logged", False)]
     if parts:
         raise MechanismError(
             f"{_label(parts[0])} changes at instants, for which a motion must run natively, and this is one "

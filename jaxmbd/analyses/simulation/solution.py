@@ -25,6 +25,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.model.body.flexible import owner_of
+from jaxmbd.model.mechanism.controllers import foreign_parts
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.quantities import ENERGIES, channel_units
@@ -134,8 +135,10 @@ class Solution(eqx.Module):
         """Why that ran the motion, in words; for a batch an array of such texts. Empty for what is no motion."""
         if "num_steps" not in self.stats:
             return ""
-        numbers = (np.asarray(self.stats.get(name, 0)) for name in ("hindrance", "operations"))
+        numbers = [np.asarray(self.stats.get(name, 0)) for name in ("hindrance", "operations")]
         texts = np.vectorize(choice.reason, otypes=[object])(self.engine, *numbers)
+        if np.all(numbers[0] == choice.Hindrance.FOREIGN.number):
+            texts = np.vectorize(lambda x: f"{x}: {', '.join(foreign_parts(self.mechanism))}", otypes=[object])(texts)
         return str(texts) if texts.ndim == 0 else texts
 
     @property

@@ -26,8 +26,8 @@ from jaxmbd.state.state import State
 VERSIONS = ("3.0", "2.0")
 _FLAGS = ("-std=gnu99", "-O1", "-fvisibility=hidden")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the date of all files in the archive, so that equal models are equal files
-_SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}
-_PROCESSORS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+SYSTEMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib"), "Windows": ("win", ".dll")}
+PROCESSORS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
 def export_fmu(
@@ -145,8 +145,8 @@ def _files(model: Model, text: str, version: str) -> dict[str, bytes]:
 def _binary(model: Model, files: dict[str, bytes], version: str) -> dict[str, bytes]:
     """The shared library for this computer, by its path."""
     number = version[0]
-    system, processor = platform.system(), _PROCESSORS.get(platform.machine().lower(), platform.machine().lower())
-    called, ending = _SYSTEMS.get(system, (system.lower(), ".so"))
+    system, processor = platform.system(), PROCESSORS.get(platform.machine().lower(), platform.machine().lower())
+    called, ending = SYSTEMS.get(system, (system.lower(), ".so"))
     folder = {
         "3": f"{processor}-{'windows' if called == 'win' else called}",
         "2": f"{called}{'64' if processor.endswith('64') else '32'}",

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
+from jaxmbd.io.fmu.running import RunningFmu
 from jaxmbd.io.model_file.import_paths import import_path
 from jaxmbd.io.model_file.parts import Argument, Form, classes, written_arguments
 from jaxmbd.io.model_file.toml import Section
@@ -90,6 +91,11 @@ class Encoder:
             return self._dict(value, where)
         if isinstance(value, np.generic) and str(value.dtype) in DTYPES:
             return {"type": "scalar", "dtype": str(value.dtype), "value": numbers(np.asarray(value))}
+        if isinstance(value, RunningFmu):
+            raise MechanismError(
+                f"{where} is {value}, which a model file cannot hold: who loads a model would run native code unasked. "
+                "Save the mechanism without this part, and add it after loading: import_fmu(...), with_parts([part])."
+            )
         if callable(value):
             return {"type": "function", "path": self._path(value, where)}
         raise MechanismError(

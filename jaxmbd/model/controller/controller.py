@@ -6,7 +6,7 @@ and accelerations follow from the outputs themselves, so that they cannot be rea
 """
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ class AbstractController(eqx.Module):
     """
 
     name: eqx.AbstractVar[str]
+    is_foreign: ClassVar[bool] = False  # whether the law calls code that is not JAX's, which no engine can run
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -32,6 +32,11 @@ def check_controllers(mechanism: Any) -> None:
     _check_loops(mechanism)
 
 
+def foreign_parts(mechanism: Any) -> list[str]:
+    """The controllers whose laws call code that is not JAX's, as errors name them."""
+    return [_label(part) for part in mechanism.controllers if part.is_foreign]
+
+
 def _label(part: AbstractController) -> str:
     return f"{type(part).__name__} {part.name!r}"
 
