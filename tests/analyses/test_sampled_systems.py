@@ -296,6 +296,7 @@ def test_derivatives_of_the_stability_by_gain_and_period(mode: Any) -> None:
     np.testing.assert_allclose(by_period, (expected(900, PERIOD + h) - expected(900, PERIOD - h)) / (2 * h), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_many_gains_at_once() -> None:
     gains = jnp.array([KP, 900.0])
     radius = jax.vmap(lambda kp: linearized(pendulum(servo(kp))).sampled().spectral_radius)(gains)

@@ -49,5 +49,5 @@ def test_constants_and_standard_errors_over_many_records() -> None:
         errors.append([(fit.parameters[name] - x) / fit.standard_errors[name] for name, x in TRUE.items()])
         assert all(fit.standard_errors[name] < 1e-2 * x for name, x in TRUE.items())
     assert np.abs(errors).max() < 4.0
-    squares = np.mean(np.square(errors), axis=0)  # of 12: these bounds hold for more than 99.9 %
+    squares = np.mean(np.square(errors), axis=0)  # of 12: they are within these bounds in some 99.9 % of cases
     assert np.all((squares > 0.15) & (squares < 2.8))
