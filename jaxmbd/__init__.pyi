@@ -35,6 +35,7 @@ from .analyses.linearization.linear_system import LinearizationWarning as Linear
 from .analyses.linearization.linear_system import LinearSystem as LinearSystem
 from .analyses.linearization.linearize import linearize as linearize
 from .analyses.linearization.modes import Modes as Modes
+from .analyses.linearization.sampled_system import SampledSystem as SampledSystem
 from .analyses.measured_motion import MeasuredMotion as MeasuredMotion
 from .analyses.redundancy import Redundancy as Redundancy
 from .analyses.redundancy import redundancy as redundancy

@@ -190,10 +190,25 @@ class KinematicReader:
 
     def sampled(self, near: Scalar) -> Float[Array, " nz"]:
         """The states of parts after the samples that are due, but for `near` [s]."""
-        t, found = self.position.t, []
+        return self._of_sampled(lambda part, t, u: part.after(t, u, near))
+
+    def all_sampled(self) -> Float[Array, " nz"]:
+        """The states of parts after a sample of each controller that samples, whatever the time is."""
+        return self._of_sampled(lambda part, t, u: part.after_sample(t, u))
+
+    def in_operation(self) -> Float[Array, " nz"]:
+        """The states of parts where those controllers have been at rest for some samples."""
+        return self._of_sampled(lambda part, t, u: part.in_operation(t, u))
+
+    def _of_sampled(self, function: Callable[[AbstractSampledController, Array, Array], Array]) -> Float[Array, " nz"]:
+        """A function of each controller that samples, and the states of the other parts as they are."""
+        found = []
         for part in stateful((self.mechanism.forces, self.mechanism.controllers)):
             is_sampled = isinstance(part, AbstractSampledController)
-            found.append(part.after(t, self._read_by(part), near) if is_sampled else jnp.concatenate(values_of(part)))
+            own = (
+                function(part, self.position.t, self._read_by(part)) if is_sampled else jnp.concatenate(values_of(part))
+            )
+            found.append(own)
         return jnp.concatenate(found)
 
     def steady_states(self) -> Float[Array, " nz"]:

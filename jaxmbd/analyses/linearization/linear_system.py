@@ -10,11 +10,17 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from jaxmbd.analyses.linearization.eigen import Eigenpairs, general
+from jaxmbd.analyses.linearization.hold import Discrete, checked_delay, checked_period, discretised
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates, turning_rates
 from jaxmbd.analyses.linearization.linearized_dynamics import reached, sizes_of
 from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
-from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.analyses.linearization.sampled_loop import over_one_period, schedule_of
+from jaxmbd.analyses.linearization.sampled_system import SampledSystem, balanced_sizes
+from jaxmbd.analyses.linearization.state_space import dataset_of, names_of, real_numbers
+from jaxmbd.analyses.simulation.samples import sampled_controllers
+from jaxmbd.arrays import Scalar, is_concrete
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import Scales
 from jaxmbd.printing import readable
@@ -37,6 +43,8 @@ class LinearSystem(eqx.Module):
     - `directions (nv, coordinates)`: the generalized speeds for unit rates of the independent coordinates;
     - `mass`: the mass matrix `M̂` of the independent coordinates;
     - `t`, `q`, `v`, `vdot`: the state and its accelerations;
+    - `sampling (own_states, x + inputs)`: the derivatives of the states of parts after a sample of the controllers that
+      sample, by `x` and `u`; no rows if none does;
     - `is_steady`: of an automatic choice of coordinates, whether the matrices are constant along the motion; None if
       the coordinates were named.
 
@@ -55,6 +63,7 @@ class LinearSystem(eqx.Module):
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     choice: IndependentCoordinates
+    sampling: Float[Array, "own x_and_inputs"]
     is_steady: bool | None = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
     speeds: tuple[str, ...] = eqx.field(static=True)
@@ -118,7 +127,10 @@ class LinearSystem(eqx.Module):
 
     def _eigen(self) -> Eigenpairs:
         """Return the eigenvalues and eigenvectors of `A`, computed with the states scaled by `sizes_of`."""
-        return general(self.A, sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice))
+        return general(self.A, self._sizes())
+
+    def _sizes(self) -> Float[Array, " x"]:
+        return sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice)
 
     def modes(self, undamped: bool | None = None) -> Modes:
         """Return the modes, slowest first; of each conjugate pair the one with positive imaginary part.
@@ -161,7 +173,7 @@ class LinearSystem(eqx.Module):
 
     def response(self, omega: Any) -> Complex[Array, "omega outputs inputs"]:
         """Return the frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω (omega,)` `[rad/s]`."""
-        omega, one = self._numbers("omega", omega), jnp.eye(len(self.A), dtype=self.A.dtype)
+        omega, one = real_numbers("omega", omega, self.A.dtype), jnp.eye(len(self.A), dtype=self.A.dtype)
         gain = jax.vmap(lambda w: self.C @ jnp.linalg.solve(1j * w * one - self.A, self.B + 0j))(omega)
         return gain + self.D[None]
 
@@ -169,35 +181,68 @@ class LinearSystem(eqx.Module):
         """Return the outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
         x, (_, r) = len(self.A), self.B.shape
         augmented = jnp.zeros((x + r, x + r), self.A.dtype).at[:x].set(jnp.concatenate([self.A, self.B], axis=1))
-        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * augmented)[:x, x:])(self._numbers("ts", ts))
+        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * augmented)[:x, x:])(real_numbers("ts", ts, self.A.dtype))
         return self.C[None] @ outputs + self.D[None]
 
     def impulse(self, ts: Any) -> Float[Array, "times outputs inputs"]:
         """Return the outputs at times `ts` `[s]` after a unit impulse of each input, without the impulse `D` at 0."""
-        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._numbers("ts", ts))
+        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(real_numbers("ts", ts, self.A.dtype))
         return self.C[None] @ outputs
 
-    def _numbers(self, what: str, values: Any) -> Float[Array, " numbers"]:
-        array = as_float(values)
-        if not isinstance(array, Array) or array.ndim > 1 or jnp.iscomplexobj(array):
-            raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {values!r}.")
-        return jnp.atleast_1d(array).astype(self.A.dtype)
+    def sampled(self, period: Any = None, delay: Any = 0.0) -> SampledSystem:
+        """Return the small motions from one instant to the next, `x_{k+1} = A x_k + B u_k`, `y_k = C x_k + D u_k`.
+
+        The inputs are constant in between (zero-order hold) and act `delay` samples later; inputs that wait are states.
+        Of a mechanism with sampled controllers it is the closed loop over one of their periods, or, if these differ,
+        over the time after which all instants repeat. `x_k` is then the state before the controllers compute, `y_k` is
+        read after that, as in a motion. The controllers count as at rest, for longer than their first sample; limits
+        that hold where they would compute open the loop. Eigenvalues are those of the motion (exactly, without an error
+        of integration) if the state is an equilibrium.
+
+        **Arguments:** `period` T `[s]`, left out if the mechanism has sampled controllers; `delay`, a number of samples
+        of the period, fractions too, `1.5`: it must be known, and determines how many states there are. At a whole
+        number the derivative by it is that from below.
+
+        **Returns:** a `SampledSystem`: matrices, `eigenvalues`, `is_stable`, responses; print it. Differentiable in
+        forward and reverse mode, by the period and the delay too.
+
+        **Raises:** `MechanismError` for periods and delays that are none, for sampled controllers without a common
+        period, and for a delay with sampled controllers, which have their own.
+
+            >>> pendulum = mbd.examples.get("pendulum").mechanism
+            >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+            >>> system = mbd.linearize(pendulum, hanging, inputs=["O.angle"]).sampled(0.02, delay=0.5)
+            >>> system.states
+            ('rod.x', 'rod.vx', 'O.angle[k-1]')
+
+        Source: Åström, Wittenmark, *Computer-Controlled Systems* (1997), §2.3.
+        """
+        parts = sampled_controllers(self.mechanism)
+        matrices, kept = Discrete(self.A, self.B, self.C, self.D), np.arange(len(self.A))
+        delay, waiting = checked_delay(delay)
+        if parts:
+            _check_left_out(parts[0], period, waiting)
+            schedule = schedule_of(parts)
+            matrices, kept = over_one_period(matrices, self.sampling, self.own_states, self._sizes(), schedule)
+            period = schedule.period
+        elif period is None:
+            raise MechanismError("sampled: give the period [s], such as 0.01: no controller of the mechanism samples.")
+        else:
+            period = checked_period(period)
+            matrices = discretised(matrices, self._sizes(), period, delay, waiting)
+        sizes = jnp.concatenate([self._sizes()[kept], jnp.ones(len(matrices.A) - len(kept), self.A.dtype)])
+        own = len(self.coordinates) + len(self.speeds)
+        return SampledSystem(
+            *matrices, period, balanced_sizes(jax.lax.stop_gradient(matrices.A), sizes),
+            coordinates=self.coordinates, speeds=self.speeds,
+            own_states=tuple(self.states[k] for k in kept if k >= own),
+            memory=tuple(f"{name}[k-{age}]" for age in range(waiting, 0, -1) for name in self.inputs),
+            inputs=self.inputs, outputs=self.outputs, input_units=self.input_units, output_units=self.output_units,
+        )  # fmt: skip
 
     def to_xarray(self) -> "xr.Dataset":
         """Return `A`, `B`, `C`, `D` as an `xarray.Dataset` with the names of states, inputs and outputs."""
-        axes = {"state": self.states, "state_": self.states, "input": self.inputs, "output": self.outputs}
-        matrices = {
-            "A": (("state", "state_"), np.asarray(self.A)),
-            "B": (("state", "input"), np.asarray(self.B)),
-            "C": (("output", "state"), np.asarray(self.C)),
-            "D": (("output", "input"), np.asarray(self.D)),
-        }
-        coordinates = {axis: (axis, np.asarray(names, dtype=object)) for axis, names in axes.items()}
-        import xarray as xr  # takes a third of a second
-
-        data = xr.Dataset(matrices, coordinates, {"t": float(self.t)})
-        data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
-        return data
+        return dataset_of(self, t=float(self.t))
 
     def __repr__(self) -> str:
         return readable(self, lambda: f"{self._headline()}\n{self._modes()}", A=2, v=1, vdot=1, mass=2)
@@ -213,8 +258,21 @@ class LinearSystem(eqx.Module):
             )
         if self.remark:
             about += f"\n{self.remark}"
-        parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]
-        return "\n".join([about, *(f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in parts if names)])
+        return "\n".join([about, *names_of(self)])
+
+
+def _check_left_out(part: AbstractSampledController, period: Any, waiting: int) -> None:
+    """Raise if a period or a delay is given beside those of a sampled controller."""
+    if period is not None:
+        raise MechanismError(
+            f"sampled: the period is that of the sampled controllers, such as {part.name!r}: leave it out, or take the "
+            "controllers out of the mechanism for one of your own."
+        )
+    if waiting:
+        raise MechanismError(
+            f"sampled: the mechanism has sampled controllers, such as {part.name!r}, which have delays of their own, "
+            "in samples: give the delay there."
+        )
 
 
 def _warn(system: LinearSystem) -> None:

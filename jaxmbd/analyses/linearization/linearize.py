@@ -76,7 +76,8 @@ def linearize(
       case, and where axes that turn were named, `eigenvalues` and `modes()` warn, and `system.remark` says why. If
       values are not known (inside `jit`, `vmap`), the names are required.
 
-    **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; print it.
+    **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; print it. Its
+    `sampled(period)` goes from one sample to the next.
 
     **Raises:** `MechanismError` for names that do not exist or do not fit, at a singular position, and if no automatic
     choice avoids axes that turn with a spinning body while the matrices change;
@@ -113,7 +114,7 @@ def linearize(
     return LinearSystem(
         A=_check_strain(mechanism, matrices, tuple(map(named, changes))),
         B=matrices.B, C=matrices.C, D=matrices.D, mass=matrices.mass, directions=matrices.directions,
-        mechanism=mechanism, choice=choice, is_steady=is_steady,
+        mechanism=mechanism, choice=choice, sampling=matrices.sampling, is_steady=is_steady,
         t=state.t, q=matrices.q, v=matrices.v, vdot=matrices.vdot,
         coordinates=tuple(_increment(mechanism, name) for name in choice.places),
         speeds=tuple(_speed(mechanism, name) for name in choice.speeds),

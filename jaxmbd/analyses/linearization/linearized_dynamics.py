@@ -13,9 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
+from jaxmbd.analyses.simulation.samples import sampled_controllers
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine import cached_on_disk, trace_once
 from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
@@ -85,8 +87,9 @@ class LinearizedMatrices(eqx.Module):
     """The matrices of `ẋ = A x + B u`, `y = C x + D u`, and the state `q`, `v`, `vdot` at which they are computed.
 
     `directions`: the generalized speeds for unit rates of the independent coordinates; `mass`: the mass matrix in these
-    directions; `strain`: the derivatives of `Φ` and `Φ̇`, without units (`Scales`), with respect to the inputs; `sizes`:
-    the numbers of components of the outputs.
+    directions; `strain`: the derivatives of `Φ` and `Φ̇`, without units (`Scales`), with respect to the inputs;
+    `sampling`: the derivatives, by `x` and `u`, of the states of parts after a sample of the controllers, no rows if
+    none samples; `sizes`: the numbers of components of the outputs.
     """
 
     A: Float[Array, "x x"]
@@ -99,6 +102,7 @@ class LinearizedMatrices(eqx.Module):
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     strain: Float[Array, "rows inputs"]
+    sampling: Float[Array, "own x_and_inputs"]
     sizes: tuple[int, ...] = eqx.field(static=True)
 
 
@@ -116,16 +120,25 @@ def linearized(
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
     moving = np.asarray(mechanism.layout.z.moving, int)
+    samples = bool(sampled_controllers(mechanism))
+    operating = KinematicReader(at, v).in_operation() if samples else z
     k, ends = len(choice.places), np.cumsum([len(choice.places), len(choice.speeds), len(moving)])
 
-    def flow(x: Array) -> tuple[Array, Array, Array, list[Array], Array]:
+    def flow(x: Array) -> tuple[Array, Array, Array, list[Array], Array, Array]:
         along, speeds, own, changes = jnp.split(x, ends)
         equations = small.with_inputs(changes).with_own_states(z.at[moving].add(own))
         there = equations.at(t, q)
         violation = jnp.concatenate([there.position(), there.velocity(v)]) / jnp.tile(equations.scales.rows, 2)
-        return *small.flow(equations, t, q + frame @ along, v, independent + speeds), violation
+        here, w = q + frame @ along, independent + speeds
+        sampled = z[:0]
+        if samples:
+            operated = equations.with_own_states(operating.at[moving].add(own))
+            sampled = small.sampled(operated, t, here, v, w)[moving]
+        return *small.flow(equations, t, here, v, w), violation, sampled
 
-    qdot, vdot, zdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(ends[-1] + len(inputs), q.dtype))
+    qdot, vdot, zdot, outputs_jacobian, violation, sampling = jax.jacfwd(flow)(
+        jnp.zeros(ends[-1] + len(inputs), q.dtype)
+    )
     along = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
         jnp.split(jnp.concatenate(blocks), ends[-1:], axis=1)
@@ -134,7 +147,7 @@ def linearized(
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
     return LinearizedMatrices(
-        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, ends[-1] :], sizes
+        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, ends[-1] :], sampling, sizes
     )
 
 
@@ -207,14 +220,24 @@ class _LinearizedDynamics:
     ) -> tuple[Array, Array, Array, list[Array]]:
         """Return `q̇`, the rates of the independent speeds `w` and of the states of parts, and the outputs as vectors;
         `v` is a near velocity."""
-        at = equations.at(t, q)
-        partition = ReducedEquations(at, self.correction)
-        v = _consistent(at, v, partition, w - self.correction.rates(at, v))
+        at, partition, v = self._moving(equations, t, q, v, w)
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam, equations.mechanism.z))
         rates = at.rate(v), partition.reduced_accelerations(v), at.own_rates(v)
         return *rates, [values[name].reshape(-1) for name in self.outputs]
+
+    def sampled(self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array) -> Float[Array, " nz"]:
+        """Return the states of parts after a sample of all controllers; as `flow`."""
+        at, _, v = self._moving(equations, t, q, v, w)
+        return KinematicReader(at, v).all_sampled()
+
+    def _moving(
+        self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array
+    ) -> tuple[Configuration, ReducedEquations, Array]:
+        at = equations.at(t, q)
+        partition = ReducedEquations(at, self.correction)
+        return at, partition, _consistent(at, v, partition, w - self.correction.rates(at, v))
 
 
 def _is_redundant(mechanism: Mechanism, choice: IndependentCoordinates) -> bool:

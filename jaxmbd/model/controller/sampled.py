@@ -13,7 +13,7 @@ from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.checks import check_callable, check_count, check_fields, check_finite, check_law, check_shape
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
-from jaxmbd.model.states import OwnState, values_of
+from jaxmbd.model.states import OwnState, values_of, with_values
 from jaxmbd.user_functions import call_user, user_array
 
 
@@ -43,6 +43,10 @@ class AbstractSampledController(AbstractDynamicController):
     def computed(self, t: Scalar, u: Float[Array, " k"]) -> tuple[Array, Array]:
         """What it computes at an instant: the output, and what it remembers, as one array."""
 
+    @abc.abstractmethod
+    def remembered_at_rest(self, u: Float[Array, " k"]) -> Float[Array, " memory"]:
+        """What it remembers where `u` has been constant. What has no such value, such as an integral, stays."""
+
     @property
     def own_states(self) -> tuple[OwnState, ...]:
         return (OwnState("held", ""), OwnState("samples", "1"), *self.memory)
@@ -54,9 +58,21 @@ class AbstractSampledController(AbstractDynamicController):
         return jnp.zeros_like(self._states())
 
     def steady(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
-        """It gives what it would compute there; what it remembers stays."""
-        held = jnp.broadcast_to(self.computed(t, self._read(u))[0], self.held.shape)
-        return self._states().at[: held.size].set(jnp.ravel(held))
+        """It gives what it would compute there, with what it remembers at rest."""
+        read, own = self._read(u), self._states()
+        own = own.at[self.held.size + 1 :].set(self.remembered_at_rest(read))
+        held = jnp.broadcast_to(with_values(self, own).computed(t, read)[0], self.held.shape)
+        return own.at[: held.size].set(jnp.ravel(held))
+
+    def in_operation(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
+        """The states at rest after at least one sample, since the first one may be computed in another way."""
+        return self.steady(t, u).at[self.held.size].max(1.0)
+
+    def after_sample(self, t: Scalar, u: Float[Array, " k"], k: Scalar | None = None) -> Float[Array, " n"]:
+        """The states after it has computed; `k`, the number of this sample, by default the next one."""
+        output, memory = self.computed(t, self._read(u))
+        held = jnp.concatenate([self.held[1:], output[None]])
+        return jnp.concatenate([jnp.ravel(held), (self.samples if k is None else k)[None] + 1, memory])
 
     def next_instant(self, t: Scalar, near: Scalar) -> tuple[Scalar, Scalar]:
         """The next instant at which it computes, not earlier than a time, but for `near`, and the number of that."""
@@ -66,10 +82,7 @@ class AbstractSampledController(AbstractDynamicController):
     def after(self, t: Scalar, u: Float[Array, " k"], near: Scalar) -> Float[Array, " n"]:
         """Its states after a time, if that is one of the instants, but for `near`."""
         instant, k = self.next_instant(t, near)
-        output, memory = self.computed(t, self._read(u))
-        held = jnp.concatenate([self.held[1:], output[None]])
-        sampled = jnp.concatenate([jnp.ravel(held), k[None] + 1, memory])
-        return jnp.where(instant - t <= near, sampled, self._states())
+        return jnp.where(instant - t <= near, self.after_sample(t, u, k), self._states())
 
     def _states(self) -> Float[Array, " n"]:
         return jnp.concatenate(values_of(self))
@@ -196,6 +209,9 @@ class SampledPID(AbstractSampledController):
             output = jnp.clip(output, self.limits[0], self.limits[1])
         return output, jnp.stack([integral, u[0]])
 
+    def remembered_at_rest(self, u: Float[Array, " k"]) -> Float[Array, "2"]:
+        return jnp.stack([self.integral, u[0]])
+
 
 class SampledController(AbstractSampledController):
     """A digital controller by a function of one's own, which computes at `t_k = offset + k T`:
@@ -276,6 +292,9 @@ class SampledController(AbstractSampledController):
         names = ("output", "state")
         y, x = (user_array(part, n, x, takes=takes, shape=s) for n, x, s in zip(names, found, shapes, strict=True))
         return y, x
+
+    def remembered_at_rest(self, u: Float[Array, " k"]) -> Float[Array, " n"]:
+        return self.state
 
 
 def _checked_delay(part: str, delay: Any) -> int:
