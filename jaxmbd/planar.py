@@ -22,9 +22,11 @@ from jaxmbd.model.force.force import AbstractForce as AbstractForce
 from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.force import GeneralizedForce as GeneralizedForce
 from jaxmbd.model.force.force import Gravity as Gravity
+from jaxmbd.model.force.gear_friction import GearFriction as GearFriction
 from jaxmbd.model.force.hydraulics import HydraulicCylinder as HydraulicCylinder
 from jaxmbd.model.force.hysteresis import BoucWen as BoucWen
 from jaxmbd.model.force.hysteresis import LuGreFriction as LuGreFriction
+from jaxmbd.model.force.joint_forces import CubicSpring as CubicSpring
 from jaxmbd.model.force.joint_forces import JointForce as JointForce
 from jaxmbd.model.force.joint_forces import JointFriction as JointFriction
 from jaxmbd.model.force.joint_forces import JointSpringDamper as JointSpringDamper
@@ -39,6 +41,9 @@ from jaxmbd.model.force.marker_forces import UserForce as UserForce
 from jaxmbd.model.force.motors import DCMotor as DCMotor
 from jaxmbd.model.force.one_way import OneWayClutch as OneWayClutch
 from jaxmbd.model.force.one_way import Ratchet as Ratchet
+from jaxmbd.model.joint.gears import Differential as Differential
+from jaxmbd.model.joint.gears import GearMesh as GearMesh
+from jaxmbd.model.joint.gears import PlanetaryGear as PlanetaryGear
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint

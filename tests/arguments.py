@@ -89,6 +89,13 @@ def in_both_spaces() -> dict[str, Call]:
             "PointConstraint": call(space.PointConstraint, "J", at, on),
             "FixedConstraint": call(space.FixedConstraint, "J", at, on),
             "Gear": call(space.Gear, "J", "A.angle", "B.angle", 2.0, 0.1),
+            "PlanetaryGear": call(space.PlanetaryGear, "J", "A.angle", "B.angle", "C.angle", 3.0, 0.1),
+            "Differential": call(space.Differential, "J", "A.angle", "B.angle", "C.angle", 0.1),
+            "GearMesh": call(
+                space.GearMesh, "J", "A.angle", "B.angle", 2.0, 0.1, np.ones(2), np.ones(2), np.ones(2)
+            ),
+            "GearFriction": call(space.GearFriction, "s", "O.angle", "teeth", 0.9, 0.8, 0.1, 1.0),
+            "CubicSpring": call(space.CubicSpring, "s", "O.angle", 1.0, 1.0, 0.1, 0.1),
             "Tendon": call(space.Tendon, "J", ("A.angle", "B.angle"), (0.1, -0.2)),
             "RackAndPinion": call(space.RackAndPinion, "J", "A.angle", "B.displacement", 2.0, 0.1),
             "Driver": call(space.Driver, "d", "O.angle", 1.0, "position"),

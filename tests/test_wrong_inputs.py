@@ -267,8 +267,8 @@ CASES |= {
     ),
     "with_parts, no part": (
         lambda: M.with_parts([GRIP]),
-        "Among parts there is a Marker; expected one of: Body, Joint, Coupling, GlobalConstraint, Tendon, Force, "
-        "JointForce, Gravity, GeneralizedForce, Driver, Sensor, Measure, Scaled, Controller.",
+        "Among parts there is a Marker; expected one of: Body, Joint, Coupling, GlobalConstraint, Tendon, GearMesh, "
+        "Force, JointForce, Gravity, GeneralizedForce, Driver, Sensor, Measure, Scaled, Controller.",
     ),
     "with_parts, a name that exists": (
         lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),

@@ -33,6 +33,7 @@ from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractSidedJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
+from jaxmbd.model.mechanism.loads import load_on
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import CoordinateForce, armatures_of
 from jaxmbd.model.states import stateful
@@ -117,7 +118,8 @@ class BodyLaws(eqx.Module):
         self.force_places = places[0], places[1]
         coordinate = mechanism.coordinate  # each access to a method takes time in proportion to the mechanism
         self.coordinate_forces = group_parts(
-            [CoordinateForce(f.name, coordinate(f.coordinate), f) for f in joint_forces], mechanism
+            [CoordinateForce(f.name, coordinate(f.coordinate), f, load_on(mechanism, f)) for f in joint_forces],
+            mechanism,
         )
         self.armatures = group_parts(armatures_of(mechanism), mechanism)
         self.massive, self.count = massive_frames(mechanism.bodies), frame_index(mechanism.bodies)[GROUND]

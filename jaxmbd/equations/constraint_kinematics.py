@@ -223,13 +223,17 @@ def efforts_along(
 
 def _along(
     space: AbstractSpace, t: Scalar, part: CoordinateForce, bodies: AbstractFrame, twists: Twists
-) -> tuple[MarkerKinematics, Twists, tuple[Scalar, Scalar]]:
-    """The kinematics of a coordinate's markers, its gradient `∂c/∂v` there, its value and its rate."""
+) -> tuple[MarkerKinematics, Twists, tuple[Scalar, ...]]:
+    """The kinematics of a coordinate's markers, its gradient `∂c/∂v` there, its value and its rate, and the effort on
+    it that presses the force, if one does."""
     kinematics = MarkerKinematics(space, part.markers, bodies, t)
-    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(kinematics.perturbed(step)))(
-        jnp.zeros_like(twists)
-    )
-    return kinematics, slope, (value, jnp.sum(slope * kinematics.rates(twists)))
+    value, slope = jax.value_and_grad(lambda step: part.value(kinematics.perturbed(step)))(jnp.zeros_like(twists))
+    rates = kinematics.rates(twists)
+    at = value, jnp.sum(slope * rates)
+    if part.load is None:
+        return kinematics, slope, at
+    values = taylor_pair(lambda s: part.load_values(kinematics.perturbed(s * rates)), t)
+    return kinematics, slope, (*at, part.load.effort(t, *values))
 
 
 @cache
@@ -240,14 +244,15 @@ def of_own_states(function: Callable[..., Array]) -> Callable[..., Array]:
         space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
     ) -> Float[Array, " k"]:
         arguments = _arguments(space, t, law, bodies, twists)
-        return jnp.concatenate([function(x, t, *arguments) for x in stateful(law) if isinstance(x, AbstractOwnStates)])
+        own = stateful(law.law if isinstance(law, CoordinateForce) else law)  # not those of what presses it
+        return jnp.concatenate([function(x, t, *arguments) for x in own if isinstance(x, AbstractOwnStates)])
 
     return of_force
 
 
 def _arguments(
     space: AbstractSpace, t: Scalar, law: AbstractForce | CoordinateForce, bodies: AbstractFrame, twists: Twists
-) -> tuple[Any, Any]:
+) -> tuple[Any, ...]:
     """What the law of a force takes besides the time: a coordinate and its rate, or frames and their rates."""
     if isinstance(law, CoordinateForce):
         return _along(space, t, law, bodies, twists)[2]
@@ -296,7 +301,7 @@ def potential_energy(space: AbstractSpace, t: Scalar, law: AbstractForce, bodies
 
 def stored_along(space: AbstractSpace, t: Scalar, part: CoordinateForce, bodies: AbstractFrame) -> Scalar:
     """The potential energy of a force along a joint coordinate."""
-    return part.law.potential(part.coordinate.value(MarkerKinematics(space, part.markers, bodies, t).frames))
+    return part.law.potential(part.value(MarkerKinematics(space, part.markers, bodies, t).frames))
 
 
 def derivative_at_zero(f: Callable[[Array], T], t: Scalar, order: int) -> T:

@@ -14,11 +14,12 @@ from jaxmbd.equations.constraint_kinematics import of_own_states
 from jaxmbd.errors import unknown
 from jaxmbd.model.controller.controller import AbstractController, AbstractDynamicController
 from jaxmbd.model.controller.sampled import AbstractSampledController
-from jaxmbd.model.force.force import ScaledForce
+from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
+from jaxmbd.model.joint.shared import AbstractComposite
 from jaxmbd.model.mechanism.inputs import with_signals
+from jaxmbd.model.mechanism.loads import load_on
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import ANGLES, OF_ACCELERATION, ROTATIONS, TIME, component_of, reads_speeds_alone
 from jaxmbd.model.sensor import AbstractSensor, Readings, Scaled
@@ -60,9 +61,11 @@ class KinematicReader:
         return {body.name: k for k, body in enumerate(self.mechanism.bodies)}
 
     @cached_property
-    def joints(self) -> dict[str, AbstractJoint | Tendon]:
+    def joints(self) -> dict[str, AbstractJoint | AbstractComposite]:
         """The joints and tendons."""
-        return {joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint | Tendon)}
+        return {
+            joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint | AbstractComposite)
+        }
 
     @cached_property
     def _kinematic_sensors(self) -> dict[str, Any]:
@@ -88,6 +91,17 @@ class KinematicReader:
         if name not in self._rates:
             self._rates[name] = self.position.coordinate(name, self.v)
         return self._rates[name]
+
+    def load_on(self, force: AbstractJointForce, mechanism: Mechanism | None = None) -> tuple[Array, ...]:
+        """The effort that presses a force along its coordinate; empty for a force that none presses.
+
+        `mechanism`: the one whose forces these are, if it is not that of the position.
+        """
+        load = load_on(self.mechanism if mechanism is None else mechanism, force)
+        if load is None:
+            return ()
+        values = zip(*(self.coordinate(part.name) for part in load.coordinate.parts), strict=True)
+        return (load.effort(self.position.t, *values),)
 
     def read(self, name: str) -> Array | None:
         """The quantity of a name; None if that is not one of these."""

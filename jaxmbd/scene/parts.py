@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import AbstractComposite
 from jaxmbd.model.mechanism.mechanism import Joint
 from jaxmbd.model.sensor import Point
 from jaxmbd.planar import PinInSlot
@@ -35,7 +36,8 @@ def pieces_of(geometry: Geometry) -> list[Piece]:
     for place in geometry.moving:  # no part of the rigid body's outline
         if place.body >= 0 and place.body not in geometry.curves:
             pieces.append(kind.link(geometry, mechanism.bodies[place.body].name, geometry.centre(place.body), place))
-    for part in (*mechanism.with_reactions().values(), *mechanism.forces):
+    composites = [joint for joint in mechanism.joints if isinstance(joint, AbstractComposite)]
+    for part in (*mechanism.with_reactions().values(), *composites, *mechanism.forces):
         pieces += symbol(geometry, part)
     for sensor in mechanism.sensors:
         if isinstance(sensor, Point) and not _is_marked(geometry, geometry.place(sensor.at)):

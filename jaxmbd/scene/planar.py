@@ -10,11 +10,15 @@ from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.planar import (
     Bushing,
+    CubicSpring,
+    Differential,
     FixedConstraint,
     Gear,
+    GearMesh,
     JointSpringDamper,
     PinInSlot,
     PlaneContact,
+    PlanetaryGear,
     PointConstraint,
     Prismatic,
     Revolute,
@@ -23,6 +27,7 @@ from jaxmbd.planar import (
     TorsionalSpringDamper,
     Weld,
 )
+from jaxmbd.scene.gears import PLANETS, PlanetarySizes, axles, pitch_radii
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place
 from jaxmbd.scene.outlines import (
@@ -67,7 +72,6 @@ _PIN = 0.5  # radius of a pin; this and the next three are in symbol sizes
 _BLOCK = (3.6, 2.2)  # length and height of a slider
 _SLOT = 0.85  # half the width of a slot
 _TOOTH = 1.5  # the circular pitch of a gear's ticks
-_SAME_RADIUS = 1e-3  # |1 - ratio| below which the wheels of an internal pair have no finite radii
 
 
 def body(geometry: Geometry, i: int, is_covered: bool) -> list[Piece]:
@@ -175,26 +179,47 @@ def _slot(geometry: Geometry, joint: PinInSlot) -> list[Piece]:
 
 
 def _coupling(geometry: Geometry, part: CouplingConstraint) -> list[Piece]:
-    """The two pitch circles of a gear if its axles and ratio determine their radii, else broken lines."""
-    a, *others = (geometry.place(coordinate.markers[-1]) for coordinate in part.coordinates)
-    law = part.law
-    radii = pitch_radii(float(law.ratio), float(geometry.lengths(a, others[0])[0])) if isinstance(law, Gear) else None
-    if radii is None:
-        return [link(geometry, part.name, a, other) for other in others]
-    wheels = zip((a, *others), radii, strict=True)
-    return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(part.name, axle, r, geometry.size)]
+    """The pitch circles of gears if axles and ratio determine their radii, else broken lines."""
+    law, (a, *others) = part.law, axles(geometry, part.law)
+    if isinstance(law, PlanetaryGear) and float(law.ratio) > 1.0:
+        return _planetary(geometry, law)
+    if isinstance(law, Gear) and (wheels := _wheels(geometry, law)):
+        return wheels
+    cage = [_cage(geometry, part.name, others[-1])] if isinstance(law, Differential) else []
+    return [*cage, *(link(geometry, part.name, a, other) for other in others)]
 
 
-def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:
-    """Radii [m] of the pitch circles, `r_a / r_b = |ratio|`; None if there are none.
+def _mesh(geometry: Geometry, mesh: GearMesh) -> list[Piece]:
+    a, b = axles(geometry, mesh)
+    return _wheels(geometry, mesh) or [link(geometry, mesh.name, a, b)]
 
-    The pair is external for a negative ratio, internal for a positive one.
-    """
-    share = 1 + abs(ratio) if ratio < 0 else abs(1 - ratio)
-    if ratio == 0 or distance <= 0 or share < _SAME_RADIUS:
-        return None
-    radius = distance / share
-    return abs(ratio) * radius, radius
+
+def _wheels(geometry: Geometry, gear: Gear | GearMesh) -> list[Piece]:
+    """The two pitch circles of a gear; none if axles and ratio do not determine their radii."""
+    a, b = axles(geometry, gear)
+    radii = pitch_radii(float(gear.ratio), float(geometry.lengths(a, b)[0]))
+    wheels = [] if radii is None else zip((a, b), radii, strict=True)
+    return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(gear.name, axle, r, geometry.size)]
+
+
+def _planetary(geometry: Geometry, law: PlanetaryGear) -> list[Piece]:
+    """The pitch circles of a planetary set, of the size of a symbol, with three planets on their carrier."""
+    (sun, ring, carrier), size = axles(geometry, law), geometry.size
+    sizes = PlanetarySizes.of(float(law.ratio), size)
+    pieces = [*_wheel(law.name, sun, sizes.sun, size), *_wheel(law.name, ring, sizes.ring, size)]
+    colour = body_colour(carrier.body)
+    for angle in PLANETS:
+        arm = turned(straight(sizes.arm), angle)
+        planet, look = arc(sizes.planet) + arm[-1], {"fill": colour, "alpha": 0.15, "width": 1.4}
+        pieces.append(Piece(law.name, carrier, planet, colour, layer=LINK_LAYER, **look))
+        pieces.append(Piece(law.name, carrier, arm, colour, layer=LINK_LAYER, width=2.0))
+    return pieces
+
+
+def _cage(geometry: Geometry, name: str, carrier: Place) -> Piece:
+    """The cage of a differential."""
+    shape, look = box(3.6 * geometry.size, 2.6 * geometry.size), {"fill": WHITE, "alpha": 0.6, "width": 1.6}
+    return Piece(name, carrier, shape, body_colour(carrier.body), layer=LINK_LAYER, **look)
 
 
 def _wheel(name: str, axle: Place, radius: float, size: float) -> list[Piece]:
@@ -259,7 +284,7 @@ def _spiral(geometry: Geometry, name: str, place: Place) -> Piece:
     return Piece(name, place, spiral(2.2 * geometry.size, 2.5), INK, layer=SPRING_LAYER, width=1.1)
 
 
-def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
+def _along_joint(geometry: Geometry, force: JointSpringDamper | CubicSpring) -> list[Piece]:
     """A spiral about a rotation, or a zigzag line between the markers of a translation; none without stiffness."""
     coordinate = geometry.mechanism.coordinate(force.coordinate)
     if float(force.stiffness) == 0.0 or coordinate.joint is None:
@@ -303,10 +328,11 @@ SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], 
     (PinInSlot, _slot),
     (WELDED, _square),
     (CouplingConstraint, _coupling),
+    (GearMesh, _mesh),
     (PositionDriverConstraint | SpeedDriverConstraint, _driver),
     (AbstractLineForce, _spring),
     (TorsionalSpringDamper, _torsional),
-    (JointSpringDamper, _along_joint),
+    (JointSpringDamper | CubicSpring, _along_joint),
     (Bushing, _bushing),
     (PlaneContact, _contact),
     (Torque, _torque),

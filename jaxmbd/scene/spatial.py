@@ -13,8 +13,9 @@ from jaxmbd.model.mechanism.named_coordinates import (
     PositionDriverConstraint,
     SpeedDriverConstraint,
 )
+from jaxmbd.scene.gears import PLANETS, PlanetarySizes, axles, pitch_radii
 from jaxmbd.scene.geometry import Geometry
-from jaxmbd.scene.motion import Place, facing
+from jaxmbd.scene.motion import Place, facing, rotations
 from jaxmbd.scene.pieces import DRIVEN, GREY, INK, RUBBER, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper
 from jaxmbd.scene.surfaces import (
     Faces,
@@ -37,11 +38,16 @@ from jaxmbd.scene.surfaces import (
 from jaxmbd.spatial import (
     Bushing,
     ConstantVelocity,
+    CubicSpring,
     Cylindrical,
+    Differential,
     FixedConstraint,
+    Gear,
+    GearMesh,
     JointSpringDamper,
     Planar,
     PlaneContact,
+    PlanetaryGear,
     PointConstraint,
     PointOnLine,
     PointOnPlane,
@@ -77,6 +83,8 @@ _CUP = 0.48  # radius of a damper's cylinder
 _SPOKES = 6
 _HULL_ALPHA = 0.28
 _FLOOR_ALPHA = 0.10
+_TOOTH = 0.2  # half the thickness of a wheel's rim
+_PARALLEL = 1 - 1e-6  # the cosine from which axes count as parallel
 
 
 # --- bodies and supports --------------------------------------------------------------------------------
@@ -85,7 +93,8 @@ _FLOOR_ALPHA = 0.10
 def body(geometry: Geometry, i: int, is_covered: bool) -> list[Piece]:
     """A bar, a hull or an equivalent solid, and the mark of the centre of mass: black and white octants of a ball."""
     name, size, colour = geometry.mechanism.bodies[i].name, geometry.size, body_colour(i)
-    centre, corners, solid = geometry.centre(i), geometry.corners[i], geometry.solids[i]
+    centre, corners = geometry.centre(i), geometry.corners[i]
+    solid = None if i in _wheels(geometry) else geometry.solids[i]  # which would hide the wheel
     pieces = []
     if solid is not None:
         faces = solid.faces()
@@ -272,8 +281,80 @@ def _drive(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverCons
     return [Piece(name, place, cylinder(1.06 * _HINGE[0] * size, 0.6 * _HINGE[1] * size), DRIVEN), ring]
 
 
-def _nothing(geometry: Geometry, coupling: CouplingConstraint) -> list[Piece]:
-    return []
+# --- gears ----------------------------------------------------------------------------------------------
+
+
+def _coupling(geometry: Geometry, part: CouplingConstraint) -> list[Piece]:
+    """Wheels if axles and ratio determine their radii; nothing for other couplings."""
+    law = part.law
+    if isinstance(law, PlanetaryGear | Differential):
+        return _train(geometry, law)
+    return _gear(geometry, law) if isinstance(law, Gear) else []
+
+
+def _train(geometry: Geometry, law: PlanetaryGear | Differential) -> list[Piece]:
+    """A planetary set or the cage of a differential, between hinges."""
+    if not all(isinstance(geometry.mechanism.coordinate(name).joint, Revolute) for name in law.coordinates):
+        return []
+    if isinstance(law, Differential):
+        side, cage = 3.0 * geometry.size, axles(geometry, law)[-1]
+        return [Piece(law.name, cage, box(side, side, side), body_colour(cage.body), alpha=_HULL_ALPHA)]
+    return _planetary(geometry, law) if float(law.ratio) > 1.0 else []
+
+
+def _wheels(geometry: Geometry) -> set[int]:
+    """The bodies on which wheels of gears are drawn."""
+    found = list[Piece]()
+    for joint in geometry.mechanism.joints:
+        if isinstance(joint, Gear | GearMesh):
+            found += _gear(geometry, joint)
+        elif isinstance(joint, PlanetaryGear | Differential):
+            found += _train(geometry, joint)
+    return {piece.place.body for piece in found}
+
+
+def _gear(geometry: Geometry, gear: Gear | GearMesh) -> list[Piece]:
+    """The wheels of a gear between hinges at a distance whose axes are parallel."""
+    if not all(isinstance(geometry.mechanism.coordinate(name).joint, Revolute) for name in (gear.a, gear.b)):
+        return []
+    a, b = axles(geometry, gear)
+    (along, other), apart = (x.axes(geometry.motion)[0, :, 2] for x in (a, b)), _apart(geometry, a, b)
+    alike = float(along @ other)
+    if abs(alike) < _PARALLEL:
+        return []
+    radii = pitch_radii(float(gear.ratio) * alike, float(np.linalg.norm(np.cross(along, apart))))
+    wheels = [] if radii is None else zip((a, b), radii, strict=True)
+    return [_pitch_circle(geometry, gear.name, axle, radius) for axle, radius in wheels if axle.body >= 0]
+
+
+def _apart(geometry: Geometry, a: Place, b: Place) -> np.ndarray:
+    """The position of one place from another at the start."""
+    return b.point(geometry.motion)[0] - a.point(geometry.motion)[0]
+
+
+def _planetary(geometry: Geometry, law: PlanetaryGear) -> list[Piece]:
+    """The wheels of a planetary set, of the size of a symbol, with three planets on their carrier."""
+    (sun, ring, carrier), size = axles(geometry, law), geometry.size
+    sizes = PlanetarySizes.of(float(law.ratio), size)
+    turns = [np.array([np.cos(x), np.sin(x), 0.0]) for x in PLANETS]
+    arms = joined(*(bar(np.zeros(3), sizes.arm * turn, _STRUT * size, _STEP * size) for turn in turns))
+    rim = circle(sizes.planet - _TOOTH * size, points=25)
+    planets = joined(*(tube(rim + sizes.arm * turn, _TOOTH * size) for turn in turns))
+    colour = body_colour(carrier.body)
+    wheels = [_pitch_circle(geometry, law.name, x, r) for x, r in ((sun, sizes.sun), (ring, sizes.ring))]
+    return [*wheels, Piece(law.name, carrier, arms, colour), Piece(law.name, carrier, planets, colour)]
+
+
+def _pitch_circle(geometry: Geometry, name: str, axle: Place, radius: float) -> Piece:
+    """A rim with teeth outside of it, and a spoke that shows how it is turned."""
+    thick = min(_TOOTH * geometry.size, 0.2 * radius)
+    rim = tube(circle(radius - thick, points=49), thick)
+    count = max(round(2 * np.pi * radius / (6 * thick)), 8)
+    teeth = [box(2 * thick, 1.5 * thick, 2 * thick) + radius * np.eye(3)[0] for _ in range(count)]
+    around = rotations(np.linspace(0.0, 2 * np.pi, count, endpoint=False)[:, None])
+    teeth = [np.concatenate([x[..., :2] @ R.T, x[..., 2:]], axis=-1) for x, R in zip(teeth, around, strict=True)]
+    spoke = bar(np.zeros(3), (radius - thick) * np.eye(3)[0], 0.5 * thick, _STEP * geometry.size)
+    return Piece(name, axle, joined(rim, *teeth, spoke), body_colour(axle.body))
 
 
 # --- forces ---------------------------------------------------------------------------------------------
@@ -289,7 +370,7 @@ def _spring(geometry: Geometry, force: AbstractLineForce) -> list[Piece]:
     return pieces
 
 
-def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
+def _along_joint(geometry: Geometry, force: JointSpringDamper | CubicSpring) -> list[Piece]:
     """A coil about the axis of a rotation, or between the markers of a translation; none without stiffness."""
     coordinate, size = geometry.mechanism.coordinate(force.coordinate), geometry.size
     if float(force.stiffness) == 0.0 or coordinate.joint is None:
@@ -376,9 +457,10 @@ SYMBOLS: tuple[tuple[type | UnionType, Callable[[Geometry, Any], list[Piece]]], 
     (WELDED, _cube),
     (RollingDisc, _wheel),
     (PositionDriverConstraint | SpeedDriverConstraint, _drive),
-    (CouplingConstraint, _nothing),
+    (CouplingConstraint, _coupling),
+    (GearMesh, _gear),
     (AbstractLineForce, _spring),
-    (JointSpringDamper, _along_joint),
+    (JointSpringDamper | CubicSpring, _along_joint),
     (Bushing, _bushing),
     (PlaneContact, _contact),
     (Torque, _torque),

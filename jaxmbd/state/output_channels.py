@@ -7,8 +7,9 @@
 rotation angles about z, y and x. `"t"`: the time. `"O.angle"`, `"O.angle_rate"`: a joint's coordinate and its rate.
 `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's second body in world axes, the moment about the joint's
 marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque of a driver, or of a force along a coordinate.
-`"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`,
-`"potential_energy"`, `"energy"`.
+`"gear.a_effort"`, `"set.sun_effort"`: what a gear exerts along a coordinate that it couples. `"spring.length"`,
+`"spring.tension"`. `"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`,
+`"energy"`.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -33,6 +35,7 @@ from jaxmbd.integrate.formulations.joint_loads import at_loads, motion_at
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.mechanism.quantities import ENERGIES, TIME, channel_units
 from jaxmbd.model.sensor import Measure, Scaled
@@ -161,7 +164,7 @@ class Reader:
     @cached_property
     def _loaded(self) -> Configuration:
         """The configuration with the loads of joints that rub."""
-        return at_loads(self.equations, self.position, self.at).at(self.at.t, self.at.q)
+        return at_loads(self.position, self.at)
 
     @cached_property
     def _transmitted(self) -> Float[Array, "bodies efforts"]:
@@ -178,9 +181,17 @@ class Reader:
         return {driver.name for driver in self.mechanism.drivers}
 
     @cached_property
+    def _couplings(self) -> dict[str, AbstractCoupling]:
+        return {part.name: part for part in self.mechanism.joints if isinstance(part, AbstractCoupling)}
+
+    @cached_property
+    def _driven(self) -> Mechanism:
+        """The mechanism with the inputs that controllers drive."""
+        return self._loaded.driven(self.at.v).mechanism
+
+    @cached_property
     def _forces(self) -> dict[str, Any]:
-        """The forces, with the inputs that controllers drive."""
-        return {force.name: force for force in self._loaded.driven(self.at.v).mechanism.forces}
+        return {force.name: force for force in self._driven.forces}
 
     @cached_property
     def _rows(self) -> dict[str, slice]:
@@ -243,13 +254,19 @@ class Reader:
             return -at.lam[self._rows[owner]][0]
         if component in self.mechanism.space.efforts and isinstance(joint, AbstractJoint):
             return self.reaction(owner)[1][self.mechanism.space.efforts.index(component)]
+        member, _, kind = component.rpartition("_")
+        if owner in self._couplings and kind == "effort" and member in self._couplings[owner].members:
+            part = self._couplings[owner]
+            values = [self.kinematic.coordinate(name)[0] for name in part.coordinates]
+            return -at.lam[self._rows[owner]][0] * jax.grad(part.couple, part.members.index(member))(*values)
         return None
 
     def _force_channel(self, owner: str, component: str) -> Array | None:
         at, part = self.at, self._forces.get(owner)
         force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
         if component == "effort" and isinstance(force, AbstractJointForce):
-            effort = force.effort(at.t, *self.kinematic.coordinate(force.coordinate))
+            load = self.kinematic.load_on(force, self._driven)
+            effort = force.effort(at.t, *self.kinematic.coordinate(force.coordinate), *load)
             return effort + self._held().get(owner, 0.0)
         if component == "tension" and isinstance(force, AbstractLineForce):
             return factor * force.tension(at.t, *self.kinematic.stretch(force))

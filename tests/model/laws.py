@@ -159,6 +159,41 @@ def coupling(part: type, kind: type, coordinates: tuple[str, str], make: Callabl
     return Case(part, build)
 
 
+def train(part: type, kind: type, make: Callable[..., Any]) -> Case:
+    """A case of a gear between three coordinates of two helping joints, one of which looks the other way."""
+
+    def build(name: str, a: Any, b: Any, s: float) -> Parts:
+        helpers = kind(f"{name} helper", a, b), kind(f"{name}/back", b, a)
+        three = f"{name} helper.angle", f"{name} helper.displacement", f"{name}/back.displacement"
+        return Parts((*helpers, make(name, *three, s)))
+
+    return Case(part, build)
+
+
+def mesh(part: type, kind: type, coordinates: tuple[str, str], spring: Callable[..., Any], **more: Any) -> Case:
+    """A case of a mesh between two coordinates of a helping joint, on which a spring acts."""
+
+    def build(name: str, a: Any, b: Any, s: float) -> Parts:
+        helper = kind(f"{name} helper", a, b)
+        gear = part(f"{name}/wheels", *(f"{helper.name}.{c}" for c in coordinates), 0.6 * s, 0.1, **more)
+        return Parts((helper, gear), forces=(spring(name, f"{gear.name}.twist", 3.0, 0.2, 0.4),))
+
+    return Case(part, build, conserves=True, dissipates=True)
+
+
+def losses(space: Any, kind: type, coordinates: tuple[str, str], **promises: Any) -> Case:
+    """A case of the losses of such a mesh."""
+
+    def build(name: str, a: Any, b: Any, s: float) -> Parts:
+        helper = kind(f"{name} helper", a, b)
+        gear = space.GearMesh(f"{name}/wheels", *(f"{helper.name}.{c}" for c in coordinates), 0.6 * s)
+        teeth = space.JointSpringDamper(f"{name}/teeth", f"{gear.name}.twist", 3.0, 0.2, 0.4)
+        shaft = f"{helper.name}.{coordinates[0]}"
+        return Parts((helper, gear), forces=(teeth, space.GearFriction(name, shaft, teeth.name, 0.8, 0.7, 0.1, s)))
+
+    return Case(space.GearFriction, build, **promises)
+
+
 def tendon(part: type, kind: type, coordinates: tuple[str, str], spring: Callable[..., Any]) -> Case:
     """A case of a tendon over two coordinates of a helping joint, on which a spring acts."""
 

@@ -9,7 +9,21 @@ from jaxtyping import Array
 
 from jaxmbd import planar as pl
 from tests.model import laws
-from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor, tendon
+from tests.model.laws import (
+    Case,
+    Laws,
+    Parts,
+    array,
+    coupling,
+    force,
+    joint,
+    losses,
+    mesh,
+    on_joint,
+    sensor,
+    tendon,
+    train,
+)
 
 
 def cam(t: Array, frames: tuple[pl.Frame, pl.Frame], parameters: Any) -> Array:
@@ -110,6 +124,10 @@ JOINTS: Mapping[str, Case] = {
         pair=False,
         moves=True,
     ),
+    "PlanetaryGear": train(
+        pl.PlanetaryGear, pl.PinInSlot, lambda n, c, d, e, s: pl.PlanetaryGear(n, c, d, e, 2.5 * s, 0.2)
+    ),
+    "Differential": train(pl.Differential, pl.PinInSlot, lambda n, c, d, e, s: pl.Differential(n, c, d, e, 0.2 * s)),
 }
 
 GLOBALS: Mapping[str, Callable[[str], pl.GlobalConstraint]] = {
@@ -297,6 +315,26 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: pl.Ratchet(n, c, 0.3, 0.1, 0.8 * s),
         idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
     ),
+    "GearMesh": mesh(pl.GearMesh, pl.PinInSlot, ("angle", "displacement"), pl.JointSpringDamper),
+    "GearMesh, with errors": mesh(
+        pl.GearMesh,
+        pl.PinInSlot,
+        ("angle", "displacement"),
+        pl.JointSpringDamper,
+        error_amplitudes=(0.05, 0.02),
+        error_orders=(2.0, 3.0),
+        error_phases=(0.3, 0.1),
+    ),
+    "CubicSpring": on_joint(
+        pl.CubicSpring,
+        "forces",
+        pl.Revolute,
+        "angle",
+        lambda n, c, s: pl.CubicSpring(n, c, 2.0, 3.0 * s, 0.4, 0.2),
+        conserves=True,
+        dissipates=True,
+    ),
+    "GearFriction": losses(pl, pl.PinInSlot, ("angle", "displacement")),
     "LoadFriction": on_joint(
         pl.LoadFriction,
         "forces",

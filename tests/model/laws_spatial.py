@@ -9,7 +9,21 @@ from jaxtyping import Array
 
 from jaxmbd import spatial as sp
 from tests.model import laws
-from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor, tendon
+from tests.model.laws import (
+    Case,
+    Laws,
+    Parts,
+    array,
+    coupling,
+    force,
+    joint,
+    losses,
+    mesh,
+    on_joint,
+    sensor,
+    tendon,
+    train,
+)
 
 
 def cam(t: Array, frames: tuple[sp.Frame, sp.Frame], parameters: Any) -> Array:
@@ -118,6 +132,10 @@ JOINTS: Mapping[str, Case] = {
         pair=False,
         moves=True,
     ),
+    "PlanetaryGear": train(
+        sp.PlanetaryGear, sp.Cylindrical, lambda n, c, d, e, s: sp.PlanetaryGear(n, c, d, e, 2.5 * s, 0.2)
+    ),
+    "Differential": train(sp.Differential, sp.Cylindrical, lambda n, c, d, e, s: sp.Differential(n, c, d, e, 0.2 * s)),
 }
 
 GLOBALS: Mapping[str, Callable[[str], sp.GlobalConstraint]] = {
@@ -303,6 +321,26 @@ FORCES: Mapping[str, Case] = {
         lambda n, c, s: sp.Ratchet(n, c, 0.3, 0.1, 0.8 * s),
         idle=("pitch", "offset", "direction", "tooth"),  # they say when it catches
     ),
+    "GearMesh": mesh(sp.GearMesh, sp.Cylindrical, ("angle", "displacement"), sp.JointSpringDamper),
+    "GearMesh, with errors": mesh(
+        sp.GearMesh,
+        sp.Cylindrical,
+        ("angle", "displacement"),
+        sp.JointSpringDamper,
+        error_amplitudes=(0.05, 0.02),
+        error_orders=(2.0, 3.0),
+        error_phases=(0.3, 0.1),
+    ),
+    "CubicSpring": on_joint(
+        sp.CubicSpring,
+        "forces",
+        sp.Revolute,
+        "angle",
+        lambda n, c, s: sp.CubicSpring(n, c, 2.0, 3.0 * s, 0.4, 0.2),
+        conserves=True,
+        dissipates=True,
+    ),
+    "GearFriction": losses(sp, sp.Cylindrical, ("angle", "displacement")),
     "LoadFriction": on_joint(
         sp.LoadFriction,
         "forces",

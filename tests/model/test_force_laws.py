@@ -10,8 +10,8 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
-from jaxmbd.model.force.force import AbstractJointForce, scaled
-from jaxmbd.model.mechanism.named_coordinates import TendonLength
+from jaxmbd.model.force.force import AbstractJointForce, AbstractLoadedForce, scaled
+from jaxmbd.model.mechanism.named_coordinates import CompositeCoordinate
 from tests.model.law_bench import (
     EXACT,
     FIRST,
@@ -26,6 +26,7 @@ from tests.model.law_bench import (
     resultant,
     rotation_matrix,
 )
+from tests.model.laws import unit
 
 
 def to_centre(b: Bench, marker: Any, place: np.ndarray, wrench: np.ndarray) -> np.ndarray:
@@ -41,22 +42,40 @@ def to_centre(b: Bench, marker: Any, place: np.ndarray, wrench: np.ndarray) -> n
 
 def along_coordinate(b: Bench, part: Any, columns: np.ndarray) -> np.ndarray:
     """The generalized force of a law along a joint's coordinate: the coordinate's slope, by differences, times it."""
+    value = values_along(b, part, columns)
+    slope = value[:-1].reshape(-1, 4) @ FIRST / STEP
+    load: list[Any] = []
+    if isinstance(part, AbstractLoadedForce):  # the effort along the coordinate, by the power of both
+        teeth = b.mechanism[part.load]
+        twist = values_along(b, teeth, columns)
+        turned = twist[:-1].reshape(-1, 4) @ FIRST / STEP
+        ratio = -teeth_ratio(b, teeth)
+        load = [float(teeth.effort(*(jnp.asarray(x) for x in (T, twist[-1], turned @ b.v[columns])))) * ratio]
+    return slope * float(part.effort(*(jnp.asarray(x) for x in (T, value[-1], slope @ b.v[columns], *load))))
+
+
+def teeth_ratio(b: Bench, teeth: Any) -> float:
+    """The ratio of the mesh on which teeth act."""
+    return float(b.mechanism[teeth.coordinate.split(".")[0]].ratio)
+
+
+def values_along(b: Bench, part: Any, columns: np.ndarray) -> np.ndarray:
+    """The values of a part's coordinate, after small steps along each column, then without one."""
     coordinate = b.mechanism.coordinate(part.coordinate)
-    is_sum = isinstance(coordinate, TendonLength)
-    parts: Any
-    parts, ratios = (coordinate.parts, coordinate.ratios.tolist()) if is_sum else ((coordinate,), [1.0])
-    value: Any = 0.0
+    parts: Any = coordinate.parts if isinstance(coordinate, CompositeCoordinate) else (coordinate,)
+    values = []
     steps = [(j, k) for j in columns for k in OFFSETS]
-    for c, ratio in zip(parts, ratios, strict=True):
+    for c in parts:
         many = [b.at_markers(c.markers, b.moved(k * STEP * (np.arange(len(b.v)) == j)), b.v)[0] for j, k in steps]
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *many, b.at_markers(c.markers, b.q, b.v)[0])
         own = np.asarray(jax.vmap(lambda frames, c=c: c.joint.motion(frames)[c.index])(stacked))
         if c.unwrapped:
             near = float(b.turns[b.mechanism.turns.index(c.name)])
             own = own + 2 * np.pi * np.round((near - own) / (2 * np.pi))
-        value = value + ratio * own
-    slope = value[:-1].reshape(-1, 4) @ FIRST / STEP
-    return slope * float(part.effort(*(jnp.asarray(x) for x in (T, value[-1], slope @ b.v[columns]))))
+        values.append(own)
+    if not isinstance(coordinate, CompositeCoordinate):
+        return values[0]
+    return np.asarray(jax.vmap(coordinate.law.value)(*map(jnp.asarray, values)))
 
 
 def gyroscopic(b: Bench, columns: np.ndarray) -> np.ndarray:
@@ -77,7 +96,9 @@ def test_force_is_that_of_the_law(space: str, name: str) -> None:
     total = b.at["force"][columns] - gyroscopic(b, columns)
     assert np.abs(total).max() > 1e-3
     if hasattr(part, "coordinate"):
-        np.testing.assert_allclose(total, along_coordinate(b, part, columns), rtol=1e-9, atol=1e-9)
+        together = [force for force in b.mechanism.forces if unit(force.name) == name]
+        expected = sum(along_coordinate(b, force, columns) for force in together)
+        np.testing.assert_allclose(total, expected, rtol=1e-9, atol=1e-9)
         return
     frames, rates = b.at_markers(part.markers, b.q, b.v)
     where, _ = b.places(part.markers, b.q)

@@ -81,6 +81,12 @@ PLANAR: dict[str, Places] = {
         Place((swung(s) + 0.1, 0), 0, (0, 0, 0.1)),
     ],
     "Driver, constant": lambda s: [Place((0.6 * s, 0), 0.9), Place((0.6 * s + 0.1, 0), 0.9, (0, 0.1))],
+    # The second helper looks from the other body: where the origins coincide, its displacement is zero.
+    "PlanetaryGear": lambda s: [
+        Place((0, 0), -0.2 * (1 + 2.5 * s)),
+        Place((0, 0), -0.3 * (1 + 2.5 * s), (0, 0.1)),
+    ],
+    "Differential": lambda s: [Place((0, 0), -0.4 * s), Place((0, 0), 0.2 - 0.4 * s, (0, -0.1))],
 }
 
 # `x_A · z_B = y_A · z_B = 0` and the three rows of equal axes, after a rotation about x that misses.
@@ -175,6 +181,14 @@ SPATIAL: dict[str, Places] = {
     "Driver, constant": lambda s: [
         Place((0.4, 0.6 * s, 0), SKEW),
         Place((0.4, 0.6 * s + 0.1, 0), SKEW, (0, 0.1)),
+    ],
+    "PlanetaryGear": lambda s: [
+        Place((0, 0, 0), about("z", -0.2 * (1 + 2.5 * s))),
+        Place((0, 0, 0), about("z", -0.3 * (1 + 2.5 * s)), (0, 0, 0, 0, 0.1)),
+    ],
+    "Differential": lambda s: [
+        Place((0, 0, 0), about("z", -0.4 * s)),
+        Place((0, 0, 0), about("z", 0.2 - 0.4 * s), (0, 0, 0, 0, -0.1)),
     ],
 }
 TABLES = {"planar": PLANAR, "spatial": SPATIAL}

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.model.joint.shared import AbstractCoupling
+from jaxmbd.model.joint.shared import AbstractPairCoupling
 from tests.marks import in_both_coordinates
 
 G = 9.81  # [m/s²]
@@ -84,7 +84,7 @@ class Motor(pl.AbstractJointForce):
         return jnp.zeros(())
 
 
-class Cam(AbstractCoupling):
+class Cam(AbstractPairCoupling):
     """A follower coupled to an angle by a curve that a text chooses."""
 
     name: str = eqx.field(static=True)

@@ -7,10 +7,10 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.scene.gears import pitch_radii
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.outlines import hull
 from jaxmbd.scene.parts import pieces_of, symbol
-from jaxmbd.scene.planar import pitch_radii
 
 
 def test_the_hull_leaves_out_inner_points_and_points_on_a_line() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from jaxmbd import planar as pl
+from jaxmbd.scene.gears import pitch_radii
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.parts import symbol
 from jaxmbd.scene.pieces import Piece
-from jaxmbd.scene.planar import pitch_radii
 
 T = 2.0  # [s]
 POSES = np.array([1.0, 2.0, 0.7, 6.0, -1.0, -2.1])  # of the bodies A and B

@@ -158,13 +158,13 @@ class EventRules:
             else:
                 motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam, at.z)
-        watched = self._watched(equations, latches, at, efforts)
         reader = KinematicReader(equations.at(t, q), at.v)
+        watched = self._watched(reader, latches, at, efforts)
         guards = reader.guards() if self.passing else ()
         return jnp.stack([self._quantity(reader, x, at, watched, guards) for x in self.events]) - self.levels
 
     def _watched(
-        self, equations: Equations, latches: LatchedFormulation | None, at: Snapshot, efforts: Array | None
+        self, reader: KinematicReader, latches: LatchedFormulation | None, at: Snapshot, efforts: Array | None
     ) -> dict[str, Array]:
         """The efforts of latches that events watch, by the names of these quantities; of a friction, by its own name,
         how much its effort exceeds what holds, forward and back, negative while it slips."""
@@ -174,11 +174,12 @@ class EventRules:
         slipping = [event.then.part for event in self.events if isinstance(event.then, Slip)]
         if latches is None or not (slipping or asked & {*names} - {""}):
             return {}
-        efforts = motion_and_efforts(latches, equations, at.t, at.q, at.v)[1] if efforts is None else efforts
-        equations = at_loads(equations, equations.at(at.t, at.q), at)
+        if efforts is None:
+            efforts = motion_and_efforts(latches, reader.position.equations, at.t, at.q, at.v)[1]
+        reader = KinematicReader(at_loads(reader.position, at), at.v)
         found, held = dict(zip(names, efforts, strict=True)), latches.latches.at(at.t)[0]
         for k, part in ((latches.parts.index(part), part) for part in dict.fromkeys(slipping)):
-            beyond = jnp.stack([-efforts[k], efforts[k]]) - held_by(equations.mechanism, part, at.t)
+            beyond = jnp.stack([-efforts[k], efforts[k]]) - held_by(reader, part)
             found[part] = jnp.where(held[k], beyond, -jnp.ones_like(beyond))
         return found
 

@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Latch, LogOnly, Release
 from jaxmbd.arrays import Scalar
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.model.force.dry_friction import DryFriction
 from jaxmbd.model.force.force import ScaledJointForce
 from jaxmbd.model.force.sticking import AbstractSticking
@@ -91,10 +92,10 @@ def sticking_part(mechanism: Mechanism, name: str) -> tuple[AbstractSticking, Sc
     return force, factor
 
 
-def held_by(mechanism: Mechanism, name: str, t: Scalar) -> Array:
+def held_by(reader: KinematicReader, name: str) -> Array:
     """The largest efforts that the part of a name holds against a motion forward and back."""
-    part, factor = sticking_part(mechanism, name)
-    holds = part.holds(t)
+    part, factor = sticking_part(reader.mechanism, name)
+    holds = part.holds(reader.position.t, *reader.load_on(part))
     is_finite = jnp.isfinite(holds)
     return jnp.where(is_finite | (factor == 0), factor * jnp.where(is_finite, holds, 0.0), jnp.inf)
 

@@ -50,12 +50,12 @@ class _Rubbing:
         return jnp.stack([part.load_by(wrench, axis) for part, wrench, axis in each])
 
 
-def at_loads(equations: Equations, at: Configuration, motion: Any) -> Equations:
-    """The equations with the loads by the multipliers of a motion or snapshot, for the efforts of friction."""
-    if not rubbing(equations.mechanism.forces):
-        return equations
+def at_loads(at: Configuration, motion: Any) -> Configuration:
+    """The configuration with the loads by the multipliers of a motion or snapshot, for the efforts of friction."""
+    if not rubbing(at.mechanism.forces):
+        return at
     joints = _Rubbing(at)
-    return equations.with_loads(joints.loads(joints.wrenches(motion.lam)))
+    return at.equations.with_loads(joints.loads(joints.wrenches(motion.lam))).at(at.t, at.q)
 
 
 def balanced(

@@ -162,6 +162,10 @@ class SampledFmu(AbstractSampledController):
         found = _called(self.code, "sampled", size, t, self.period, u, p, self.state, is_first)
         return found[:count].reshape(self.held.shape[1:]), found[count:]
 
+    def remembered_at_rest(self, u: Float[Array, " reads"]) -> Float[Array, " n"]:
+        """The state stays: that of an equilibrium is not known of an FMU."""
+        return self.state
+
 
 # --- calls ----------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,11 @@ Name: TypeAlias = Annotated[str, "the name of a part, a body or a coordinate"]
 def name_fields(kind: type) -> frozenset[str]:
     """The fields of a class that hold names; none if its objects are not parts of a mechanism."""
     declared = (item for base in kind.__mro__ for item in inspect.get_annotations(base).items())
-    return frozenset(field for field, hint in declared if hint == Name or get_args(hint) == (Name,))
+    return frozenset(field for field, hint in declared if _is_name(hint) or any(map(_is_name, get_args(hint))))
+
+
+def _is_name(hint: object) -> bool:
+    return hint in (Name, tuple[Name, ...])
 
 
 class NameUsedError(MechanismError):

@@ -75,6 +75,15 @@ class AbstractJointForce(eqx.Module):
         """Potential energy [J]; zero for a law without a potential."""
 
 
+class AbstractLoadedForce(AbstractJointForce):
+    """A force along a joint coordinate that another one presses, the force of the name `load`.
+
+    Its laws take, as a last argument that may be left out, the effort which that has on the coordinate.
+    """
+
+    load: eqx.AbstractVar[Name]
+
+
 def smooth_sign(x: Scalar, width: Scalar) -> Scalar:
     """`tanh(x / width)`: the sign of `x`, smoothed over `width`."""
     return jnp.tanh(x / width)
@@ -180,8 +189,8 @@ class ScaledJointForce(AbstractJointForce):
     force: AbstractJointForce
     factor: Scalar
 
-    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        return self.factor * self.force.effort(t, coordinate, rate)
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar, *load: Scalar) -> Scalar:
+        return self.factor * self.force.effort(t, coordinate, rate, *load)
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return self.factor * self.force.potential(coordinate)
@@ -240,11 +249,18 @@ class JointForceWithInputs(AbstractJointForce):
     def __check_init__(self) -> None:
         _check_signals(f"JointForceWithInputs {self.name!r}", self.signals)
 
-    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        return self.without_inputs.effort(t, coordinate, rate) + _total(self.signals, t)
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar, *load: Scalar) -> Scalar:
+        return self.without_inputs.effort(t, coordinate, rate, *load) + _total(self.signals, t)
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return self.without_inputs.potential(coordinate)
+
+
+def innermost(force: Any) -> Any:
+    """A force along a coordinate without the factors and inputs around it."""
+    while isinstance(force, ScaledJointForce | JointForceWithInputs):
+        force = force.force if isinstance(force, ScaledJointForce) else force.without_inputs
+    return force
 
 
 def _check_signals(part: str, signals: object) -> None:

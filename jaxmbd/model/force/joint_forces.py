@@ -111,6 +111,42 @@ class JointSpringDamper(AbstractJointForce):
         return 0.5 * self.stiffness * (coordinate - self.free_position) ** 2
 
 
+class CubicSpring(AbstractJointForce):
+    """A spring along a joint coordinate that hardens or softens, with a damper: the flexspline of a harmonic drive.
+
+    `τ = −k (x − x₀) − k₃ (x − x₀)³ − c ẋ`
+
+    **Arguments:** `coordinate`, such as `"O.angle"`, or the `"twist"` of a `GearMesh`; `stiffness` k `[N m/rad]` or
+    `[N/m]`; `cubic` k₃ `[N m/rad³]` or `[N/m³]`, negative for a spring that softens; `damping` c `[N m s/rad]` or
+    `[N s/m]`; `free_position` x₀ `[rad]` or `[m]`.
+
+    Source: Taghirad, Bélanger, *Modeling and parameter identification of harmonic drive systems*, J. Dynamic Systems,
+    Measurement, and Control 120 (1998).
+
+        >>> flexspline = pl.CubicSpring("flexspline", "O.angle", stiffness=6e3, cubic=4e8, damping=2.0)
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    stiffness: Scalar = eqx.field(converter=as_float)
+    cubic: Scalar = eqx.field(converter=as_float)
+    damping: Scalar = eqx.field(converter=as_float, default=0.0)
+    free_position: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_coordinate("CubicSpring", self.name, self.coordinate)
+        for field in ("stiffness", "cubic", "damping", "free_position"):
+            check_finite(f"CubicSpring {self.name!r}", field, getattr(self, field))
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        x = coordinate - self.free_position
+        return -(self.stiffness + self.cubic * x**2) * x - self.damping * rate
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        square = (coordinate - self.free_position) ** 2
+        return 0.5 * self.stiffness * square + 0.25 * self.cubic * square**2
+
+
 class JointStop(AbstractJointForce):
     """Compliant stops that limit the range of a joint coordinate.
 

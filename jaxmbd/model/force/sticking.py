@@ -1,7 +1,7 @@
 """Forces that lock the coordinate along which they act, and let it go when the effort becomes too large to hold."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -23,8 +23,9 @@ class AbstractSticking(AbstractJointForce, AbstractOwnStates):
     locks_at_rest: ClassVar[bool] = True  # where the rate is zero; else where the coordinate has a value
 
     @abc.abstractmethod
-    def holds(self, t: Scalar) -> Float[Array, "2"]:
-        """The largest efforts against a motion forward and back that hold it while it is locked."""
+    def holds(self, *at: Any, **_: Any) -> Float[Array, "2"]:
+        """The largest efforts against a motion forward and back that hold it while it is locked, at a time, and under
+        the load of a part that has one."""
 
     def caught(self, coordinate: Scalar, rate: Scalar) -> Scalar:
         """What is zero where it locks."""

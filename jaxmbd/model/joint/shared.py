@@ -8,7 +8,7 @@ Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* 
 
 import abc
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -205,22 +205,44 @@ def _terms(names: object) -> tuple[str, ...]:
 
 
 class AbstractCoupling(eqx.Module):
-    """A constraint between two joint coordinates, referred to by name: `Φ(a, b) = 0` (1 row)."""
+    """A constraint between joint coordinates, referred to by name: `Φ(x₁, x₂, …) = 0` (1 row).
+
+    `members` names the coordinates: `"gear.a_effort"` is the effort `−λ ∂Φ/∂a` with which the row acts along `a`.
+    """
 
     name: eqx.AbstractVar[Name]
-    a: eqx.AbstractVar[Name]
-    b: eqx.AbstractVar[Name]
+    members: ClassVar[tuple[str, ...]]
+
+    @property
+    @abc.abstractmethod
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinates."""
 
     @abc.abstractmethod
-    def couple(self, a: Scalar, b: Scalar) -> Scalar:
-        """The residual at the values of both coordinates."""
+    def couple(self, *values: Any, **_: Any) -> Scalar:
+        """The residual at the values of the coordinates."""
 
 
-class Gear(AbstractCoupling):
+class AbstractPairCoupling(AbstractCoupling):
+    """A constraint between two joint coordinates: `Φ(a, b) = 0` (1 row)."""
+
+    a: eqx.AbstractVar[Name]
+    b: eqx.AbstractVar[Name]
+    members: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """`a` and `b`."""
+        return (self.a, self.b)
+
+
+class Gear(AbstractPairCoupling):
     """A constant ratio between two joint angles: `b − r a − φ = 0` (1 row).
 
     **Arguments:** `a`, `b`, coordinates such as `"input.angle"`, of joints whose first bodies carry the wheels;
     `ratio` r (negative for external gears, `−z_a / z_b`); `phase` φ `[rad]`. Angles include whole turns.
+
+    `"gear.a_effort"` and `"gear.b_effort"` are the torques on the wheels, `r M` and `−M`.
     """
 
     name: str = eqx.field(static=True)
@@ -230,13 +252,13 @@ class Gear(AbstractCoupling):
     phase: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
-        _check(self, "ratio", "phase")
+        check_coupled(self, "ratio", "phase")
 
     def couple(self, a: Scalar, b: Scalar) -> Scalar:
         return b - self.ratio * a - self.phase
 
 
-class RackAndPinion(AbstractCoupling):
+class RackAndPinion(AbstractPairCoupling):
     """A pinion that drives a rack: `s − r φ − s0 = 0` (1 row).
 
     **Arguments:** `pinion`, an angle such as `"pinion.angle"`; `rack`, a displacement such as
@@ -249,17 +271,35 @@ class RackAndPinion(AbstractCoupling):
     b: str = eqx.field(static=True)
     radius: Scalar
     offset: Scalar
+    members: ClassVar[tuple[str, ...]] = ("pinion", "rack")
 
     def __init__(self, name: str, pinion: str, rack: str, radius: Number, offset: Number = 0.0) -> None:
         self.name, self.a, self.b = name, pinion, rack
         self.radius, self.offset = as_float(radius), as_float(offset)
-        _check(self, "radius", "offset")
+        check_coupled(self, "radius", "offset")
 
     def couple(self, a: Scalar, b: Scalar) -> Scalar:
         return b - self.radius * a - self.offset
 
 
-class Tendon(eqx.Module):
+class AbstractComposite(eqx.Module):
+    """A coordinate that is made of others, for forces, drivers, gears and sensors to act on (no rows)."""
+
+    name: eqx.AbstractVar[Name]
+    coordinate_names: ClassVar[tuple[str, ...]]
+    coordinate_units: ClassVar[tuple[str, ...]]
+
+    @property
+    @abc.abstractmethod
+    def made_of(self) -> tuple[str, ...]:
+        """The coordinates that it is made of."""
+
+    @abc.abstractmethod
+    def value(self, *values: Any, **_: Any) -> Scalar:
+        """The value at those of the coordinates."""
+
+
+class Tendon(AbstractComposite):
     """A cable over pulleys on joints, a coordinate for others to act on: its `length` is `l = Σ r_k c_k` (no rows).
 
     Springs, motors, stops, drivers, gears and sensors refer to it as `"tendon.length"`, like to a joint's coordinate.
@@ -269,7 +309,7 @@ class Tendon(eqx.Module):
     """
 
     name: str = eqx.field(static=True)
-    coordinates: tuple[str, ...] = eqx.field(static=True, converter=_terms)
+    coordinates: tuple[Name, ...] = eqx.field(static=True, converter=_terms)
     ratios: Float[Array, " k"] = eqx.field(converter=as_float)
     coordinate_names: ClassVar[tuple[str, ...]] = ("length",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
@@ -281,12 +321,26 @@ class Tendon(eqx.Module):
             check_coordinate("Tendon", self.name, coordinate)
         check_finite(f"Tendon {self.name!r}", "ratios", self.ratios, (len(self.coordinates),))
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The coordinates."""
+        return self.coordinates
 
-def _check(part: AbstractCoupling, *fields: str) -> None:
-    kind = type(part).__name__
-    check_coordinate(kind, part.name, part.a)
-    check_coordinate(kind, part.name, part.b)
-    if part.a == part.b:
-        raise MechanismError(f"{kind} {part.name!r} couples {part.a!r} with itself; name two different coordinates.")
+    def value(self, *values: Scalar) -> Scalar:
+        total = jnp.zeros(())
+        for k, value in enumerate(values):
+            total = total + self.ratios[k] * value
+        return total
+
+
+def check_coupled(part: AbstractCoupling | AbstractComposite, *fields: str) -> None:
+    """Raise unless the coordinates of a part are names of different ones, and fields are finite numbers."""
+    kind, names = type(part).__name__, part.made_of if isinstance(part, AbstractComposite) else part.coordinates
+    for k, name in enumerate(names):
+        check_coordinate(kind, part.name, name)
+        if name in names[:k]:
+            raise MechanismError(
+                f"{kind} {part.name!r} couples {name!r} with itself; name {len(names)} different coordinates."
+            )
     for field in fields:
         check_finite(f"{kind} {part.name!r}", field, getattr(part, field))

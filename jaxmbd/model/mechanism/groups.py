@@ -31,8 +31,13 @@ def unnamed(part: PyTree) -> PyTree:
     copy = object.__new__(type(part))
     for field in _field_names(type(part)):
         value = object.__getattribute__(part, field)  # that of equinox looks for methods, which takes longer than this
-        is_name = field in names and isinstance(value, str)
-        object.__setattr__(copy, field, UNNAMED if is_name else unnamed(value))
+        if field in names and isinstance(value, str):
+            value = UNNAMED
+        elif field in names and isinstance(value, tuple):
+            value = (UNNAMED,) * len(value)
+        else:
+            value = unnamed(value)
+        object.__setattr__(copy, field, value)
     return copy
 
 

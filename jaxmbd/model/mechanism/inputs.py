@@ -28,7 +28,7 @@ from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
 from jaxmbd.model.force.marker_forces import Force, SpringDamper
 from jaxmbd.model.force.motors import DCMotor
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
+from jaxmbd.model.joint.shared import AbstractComposite
 from jaxmbd.model.mechanism.law_shapes import time_shape
 from jaxmbd.upstream.equinox_internals import with_fields
 from jaxmbd.user_functions import user_array
@@ -67,7 +67,10 @@ def input_units(mechanism: Any) -> dict[str, str]:
         units[f"{driver.name}.motion"] = unit if driver.prescribes == "position" else f"{unit}/s"
     units |= {f"{c.name}.reference": "" for c in mechanism.controllers if isinstance(c, PID)}
     coordinates = [
-        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint | Tendon) for c in j.coordinate_names
+        f"{j.name}.{c}"
+        for j in mechanism.joints
+        if isinstance(j, AbstractJoint | AbstractComposite)
+        for c in j.coordinate_names
     ]
     coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
     units |= {name: _effort_unit(mechanism, name) for name in coordinates}

@@ -62,7 +62,7 @@ def laws_of(mechanism: Any, part: object) -> Iterator[tuple[str, Shapes]]:
     if isinstance(part, AbstractJointForce):
         yield "potential", (number,)
     if isinstance(part, AbstractCoupling):
-        yield "couple", (number, number)
+        yield "couple", (number,) * len(part.coordinates)
     if isinstance(part, AbstractJointWithCoordinates):
         yield "motion", (marker_shapes(mechanism, part)[0],)
     if isinstance(part, AbstractTreeJoint):

@@ -5,6 +5,7 @@ to all of them without retracing.
 """
 
 import itertools
+import re
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -21,19 +22,20 @@ from jaxmbd.model.controller.controller import AbstractController
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, AnyForce, GeneralizedForce, Gravity
 from jaxmbd.model.force.load_friction import rubbing
+from jaxmbd.model.joint.gears import GearMesh
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
-from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion, Tendon
+from jaxmbd.model.joint.shared import AbstractComposite, AbstractCoupling, FreeMotion, Tendon
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.layout import Block, Layout
 from jaxmbd.model.mechanism.named_coordinates import (
     AnyCoordinate,
+    CompositeCoordinate,
     Coordinate,
     CouplingConstraint,
     GeneralizedSpeeds,
     OwnCoordinate,
     PositionDriverConstraint,
     SpeedDriverConstraint,
-    TendonLength,
 )
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
@@ -53,14 +55,14 @@ from jaxmbd.user_functions import lifted
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists
 
-Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon
+Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint | Tendon | GearMesh
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 Part: TypeAlias = AbstractBody | Joint | AnyForce | Driver | Sensor | AbstractController
 
 _KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
     "bodies": (AbstractBody,),
-    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint, Tendon),
+    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint, Tendon, GearMesh),
     "forces": (AbstractForce, AbstractJointForce, Gravity, GeneralizedForce),
     "drivers": (Driver,),
     "sensors": (AbstractSensor, Measure, Scaled),
@@ -370,15 +372,15 @@ class Mechanism(eqx.Module):
         return tuple((part.name, row) for part, size in each for row in range(size))
 
     def coordinate(self, name: str) -> AnyCoordinate:
-        """The coordinate written `"joint.angle"`, `"body.x"`, `"tendon.length"` or `"beam.deflection"`."""
+        """The coordinate `"joint.angle"`, `"body.x"`, `"tendon.length"`, `"mesh.twist"` or `"beam.deflection"`."""
         check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")
         for joint in self.joints:
-            if joint.name == owner and isinstance(joint, Tendon):
+            if joint.name == owner and isinstance(joint, AbstractComposite):
                 if component not in joint.coordinate_names:
-                    raise _no_coordinate("tendon", owner, component, joint.coordinate_names)
-                return self._length(joint)
-            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint | Tendon):
+                    raise _no_coordinate(_spoken(joint), owner, component, joint.coordinate_names)
+                return self._composite(joint)
+            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint | AbstractComposite):
                 if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
                     raise _no_coordinate("joint", owner, component, joint.coordinate_names)
                 is_integrated = name in self.tree.coordinates
@@ -393,19 +395,20 @@ class Mechanism(eqx.Module):
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
 
-    def _length(self, tendon: Tendon) -> TendonLength:
-        parts = []
-        for name in tendon.coordinates:
-            if any(isinstance(joint, Tendon) and joint.name == name.partition(".")[0] for joint in self.joints):
-                raise MechanismError(f"{name!r} is a tendon's length; a tendon runs over joints and bodies.")
+    def _composite(self, law: AbstractComposite) -> CompositeCoordinate:
+        parts, composites = [], {x.name: x for x in self.joints if isinstance(x, AbstractComposite)}
+        for name in law.made_of:
+            if (other := composites.get(name.partition(".")[0])) is not None:
+                whose = f"a {_spoken(other)}'s {other.coordinate_names[0]}"
+                raise MechanismError(f"{name!r} is {whose}; a {_spoken(law)} runs over joints and bodies.")
             parts.append(self.coordinate(name))
-        return TendonLength(f"{tendon.name}.length", tuple(parts), tendon.ratios)
+        return CompositeCoordinate(f"{law.name}.{law.coordinate_names[0]}", tuple(parts), law)
 
 
 def _bound(mechanism: Mechanism, part: Any) -> Constraint:
     """A constraint; a coupling or a driver is bound to the coordinates that it names."""
     if isinstance(part, AbstractCoupling):
-        return CouplingConstraint(part.name, (mechanism.coordinate(part.a), mechanism.coordinate(part.b)), part)
+        return CouplingConstraint(part.name, tuple(map(mechanism.coordinate, part.coordinates)), part)
     if not isinstance(part, Driver):
         return part
     kind = PositionDriverConstraint if part.prescribes == "position" else SpeedDriverConstraint
@@ -416,6 +419,11 @@ def _listed(parts: tuple[Part, ...]) -> str:
     """The names of parts with their types, at most `_SHOWN` of them."""
     names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
     return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _spoken(part: object) -> str:
+    """The name of a part's type in words."""
+    return re.sub("(?<=.)(?=[A-Z])", " ", type(part).__name__).lower()
 
 
 def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) -> MechanismError:

@@ -1,6 +1,6 @@
 """Coordinates by name, with the drivers, couplings and forces bound to them; generalized speeds of a user's choice."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
@@ -22,7 +22,7 @@ from jaxmbd.model.joint.joint import (
     has_armature,
     no_rows,
 )
-from jaxmbd.model.joint.shared import AbstractCoupling
+from jaxmbd.model.joint.shared import AbstractComposite, AbstractCoupling
 from jaxmbd.space.space import AbstractSpace, Frames, Rates
 from jaxmbd.space.vectors import nearest_turn
 from jaxmbd.user_functions import check_affine, user_array
@@ -78,12 +78,12 @@ class Coordinate(eqx.Module):
         return self.by(next(near)) if self.in_q else self
 
 
-class TendonLength(eqx.Module):
-    """The length of a tendon, a sum of coordinates, with the interface of `Coordinate`."""
+class CompositeCoordinate(eqx.Module):
+    """A coordinate that is made of others, such as a tendon's length, with the interface of `Coordinate`."""
 
     name: Name = eqx.field(static=True)
     parts: tuple[Coordinate, ...]
-    ratios: Float[Array, " k"]
+    law: AbstractComposite
     joint: ClassVar[None] = None
     is_integrated: ClassVar[bool] = True  # whole turns of its parts are always those of `q`
 
@@ -93,29 +93,25 @@ class TendonLength(eqx.Module):
         return tuple(marker for part in self.parts for marker in part.markers)
 
     def value(self, frames: Frames) -> Scalar:
-        """The tendon's length [m]."""
-        total, rest = jnp.zeros(()), list(frames)
-        for k, part in enumerate(self.parts):
-            own, rest = rest[: len(part.markers)], rest[len(part.markers) :]
-            total = total + self.ratios[k] * part.value(own)
-        return total
+        """The coordinate's value [m or rad]."""
+        return self.law.value(*values_of(self.parts, frames))
 
-    def by(self, near: Scalar) -> "TendonLength":
-        """The tendon itself: its length does not tell the whole turns of its parts."""
+    def by(self, near: Scalar) -> "CompositeCoordinate":
+        """The coordinate itself: its value does not tell the whole turns of its parts."""
         return self
 
     def unit(self, space: AbstractSpace) -> str:
-        """m."""
-        return "m"
+        """The coordinate's unit, m or rad."""
+        return self.law.coordinate_units[0]
 
     @property
     def in_q(self) -> tuple[Coordinate, ...]:
         """The parts whose whole turns or value must be taken from `q`."""
         return tuple(own for part in self.parts for own in part.in_q)
 
-    def bound(self, near: Iterator[Scalar]) -> "TendonLength":
-        """The same length, with each part by its value among those for `in_q`."""
-        return TendonLength(self.name, tuple(part.bound(near) for part in self.parts), self.ratios)
+    def bound(self, near: Iterator[Scalar]) -> "CompositeCoordinate":
+        """The same coordinate, with each part by its value among those for `in_q`."""
+        return CompositeCoordinate(self.name, tuple(part.bound(near) for part in self.parts), self.law)
 
 
 class OwnCoordinate(eqx.Module):
@@ -145,7 +141,16 @@ class OwnCoordinate(eqx.Module):
         return self
 
 
-AnyCoordinate: TypeAlias = Coordinate | TendonLength | OwnCoordinate
+AnyCoordinate: TypeAlias = Coordinate | CompositeCoordinate | OwnCoordinate
+
+
+def values_of(coordinates: Sequence[AnyCoordinate], frames: Frames) -> list[Scalar]:
+    """The values of coordinates, from the frames of all their markers, one after the other."""
+    values, rest = [], list(frames)
+    for coordinate in coordinates:
+        own, rest = rest[: len(coordinate.markers)], rest[len(coordinate.markers) :]
+        values.append(coordinate.value(own))
+    return values
 
 
 class PositionDriverConstraint(AbstractJoint):
@@ -191,33 +196,68 @@ class SpeedDriverConstraint(AbstractNonholonomic):
 
 
 class CouplingConstraint(AbstractJoint):
-    """The constraint of a coupling on the two coordinates that it names."""
+    """The constraint of a coupling on the coordinates that it names."""
 
     name: str = eqx.field(static=True)
-    coordinates: tuple[AnyCoordinate, AnyCoordinate]
+    coordinates: tuple[AnyCoordinate, ...]
     law: AbstractCoupling
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        return self.coordinates[0].markers + self.coordinates[1].markers
+        return tuple(marker for coordinate in self.coordinates for marker in coordinate.markers)
 
     def residual(self, t: Scalar, frames: Frames) -> Float[Array, "1"]:
-        a, b = self.coordinates
-        count = len(a.markers)
-        return self.law.couple(a.value(frames[:count]), b.value(frames[count:]))[None]
+        return self.law.couple(*values_of(self.coordinates, frames))[None]
+
+
+class Load(eqx.Module):
+    """A force that presses another one, bound to its coordinate: that of the other is the part at `place` of it."""
+
+    name: Name = eqx.field(static=True)
+    coordinate: CompositeCoordinate
+    law: AbstractJointForce
+    place: int = eqx.field(static=True)
+
+    def effort(self, t: Scalar, values: Sequence[Scalar], rates: Sequence[Scalar]) -> Scalar:
+        """The effort along that part, from the values and rates of all of them."""
+        made_of = self.coordinate.law.value
+        at = jax.jvp(made_of, tuple(values), tuple(rates))
+        return self.law.effort(t, *at) * jax.grad(made_of, self.place)(*values)
 
 
 class CoordinateForce(eqx.Module):
-    """A force law bound to the joint coordinate that it acts along."""
+    """A force law bound to the joint coordinate that it acts along, and to the force that presses it, if one does."""
 
     name: Name = eqx.field(static=True)
     coordinate: AnyCoordinate
     law: AbstractJointForce
+    load: Load | None = None
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers of the coordinate."""
-        return self.coordinate.markers
+        """The markers of the coordinate, then those of the load's."""
+        return self.coordinate.markers + (() if self.load is None else self.load.coordinate.markers)
+
+    @property
+    def in_q(self) -> tuple[Coordinate, ...]:
+        """The coordinates whose whole turns or value must be taken from `q`."""
+        return self.coordinate.in_q + (() if self.load is None else self.load.coordinate.in_q)
+
+    def bound(self, near: Iterator[Scalar]) -> "CoordinateForce":
+        """The same force with its coordinates by the values for `in_q`."""
+        own, load = self.coordinate.bound(near), self.load
+        if load is not None:
+            load = Load(load.name, load.coordinate.bound(near), load.law, load.place)
+        return CoordinateForce(self.name, own, self.law, load)
+
+    def value(self, frames: Frames) -> Scalar:
+        """The value of the coordinate."""
+        return self.coordinate.value(frames[: len(self.coordinate.markers)])
+
+    def load_values(self, frames: Frames) -> tuple[Scalar, ...]:
+        """The values of the parts of the load's coordinate."""
+        parts = () if self.load is None else self.load.coordinate.parts
+        return tuple(values_of(parts, frames[len(self.coordinate.markers) :]))
 
 
 class Armature(AbstractJoint):
@@ -248,8 +288,10 @@ def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
     """The coordinates of a part whose whole turns or value must be taken from `q`."""
     if isinstance(part, CouplingConstraint):
         return tuple(own for coordinate in part.coordinates for own in coordinate.in_q)
+    if isinstance(part, CoordinateForce):
+        return part.in_q
     is_driven = isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated
-    return part.coordinate.in_q if is_driven or isinstance(part, CoordinateForce) else ()
+    return part.coordinate.in_q if is_driven else ()
 
 
 def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
@@ -258,11 +300,10 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
         return part
     values = iter(near)
     if isinstance(part, CoordinateForce):
-        return CoordinateForce(part.name, part.coordinate.bound(values), part.law)
+        return part.bound(values)
     if isinstance(part, PositionDriverConstraint):
         return PositionDriverConstraint(part.name, part.coordinate.bound(values), part.driver)
-    first, second = (coordinate.bound(values) for coordinate in part.coordinates)
-    return CouplingConstraint(part.name, (first, second), part.law)
+    return CouplingConstraint(part.name, tuple(coordinate.bound(values) for coordinate in part.coordinates), part.law)
 
 
 class GeneralizedSpeeds(eqx.Module):

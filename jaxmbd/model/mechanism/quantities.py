@@ -7,7 +7,7 @@ from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.marker_forces import AbstractLineForce
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import Tendon
+from jaxmbd.model.joint.shared import AbstractComposite, AbstractCoupling
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 
 TIME = "t"
@@ -49,12 +49,16 @@ def _channels(mechanism: Any) -> dict[str, tuple[str, bool]]:
     for body in mechanism.bodies:
         found |= {f"{body.name}.{name}": (unit, is_kinematic) for name, unit, is_kinematic in own}
     for joint in mechanism.joints:
-        if isinstance(joint, AbstractJoint | Tendon):
+        if isinstance(joint, AbstractJoint | AbstractComposite):
             for name, unit in zip(joint.coordinate_names, joint.coordinate_units, strict=True):
                 found |= {f"{joint.name}.{name}": (unit, True), f"{joint.name}.{name}_rate": (unit + "/s", True)}
         if isinstance(joint, AbstractJoint):
             for effort, unit in zip(space.efforts, space.effort_units, strict=True):
                 found[f"{joint.name}.{effort}"] = unit, False
+        if isinstance(joint, AbstractCoupling):
+            units = [mechanism.coordinate(name).unit(space) for name in joint.coordinates]
+            members = zip(joint.members, units, strict=True)
+            found |= {f"{joint.name}.{member}_effort": ("N m" if u == "rad" else "N", False) for member, u in members}
     for part in mechanism.constraints():
         found[f"{part.name}.lambda"] = "", False
     found |= {n: (unit, True) for n, unit in zip(mechanism.layout.names, mechanism.layout.units, strict=True)}

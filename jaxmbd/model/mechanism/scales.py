@@ -60,7 +60,7 @@ def _part_units(mechanism: Mechanism, part: object) -> list[str]:
     if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
         return [part.coordinate.unit(mechanism.space)]
     if isinstance(part, CouplingConstraint):
-        return [part.coordinates[1].unit(mechanism.space)]
+        return [part.coordinates[-1].unit(mechanism.space)]
     if not isinstance(part, AbstractJoint):
         return []
     loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads

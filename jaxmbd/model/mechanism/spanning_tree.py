@@ -18,7 +18,7 @@ from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMovingMarker
 from jaxmbd.model.body.flexible import own_coordinates, owner_of
 from jaxmbd.model.joint.joint import AbstractTreeJoint
-from jaxmbd.model.joint.shared import FreeMotion, Tendon
+from jaxmbd.model.joint.shared import AbstractComposite, FreeMotion
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Tree:
     def cut(self, joints: Iterable[Any]) -> list[Any]:
         """The cut joints: those of `joints` that are not in the tree, and constrain it."""
         in_tree = set(self.joints)
-        return [joint for joint in joints if joint.name not in in_tree and not isinstance(joint, Tendon)]
+        return [joint for joint in joints if joint.name not in in_tree and not isinstance(joint, AbstractComposite)]
 
 
 DirectedJoint = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, backward

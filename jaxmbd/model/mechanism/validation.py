@@ -16,12 +16,13 @@ from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.force.load_friction import rubbing
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, AbstractTreeJoint, residual_of, slip_of
-from jaxmbd.model.joint.shared import AbstractCoupling, Tendon
+from jaxmbd.model.joint.shared import AbstractComposite, AbstractCoupling
 from jaxmbd.model.joint.spatial import Screw
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.controllers import check_controllers
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.law_shapes import laws_in_time, laws_of, marker_shapes
+from jaxmbd.model.mechanism.loads import load_on
 from jaxmbd.model.mechanism.named_coordinates import (
     CouplingConstraint,
     OwnCoordinate,
@@ -132,7 +133,7 @@ def check_references(mechanism: Any) -> None:
             if marker.body not in bodies:
                 error = unknown("body", marker.body, sorted(bodies))
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
-        own = (f"{part.name}.length",) if isinstance(part, Tendon) else ()
+        own = (f"{part.name}.{part.coordinate_names[0]}",) if isinstance(part, AbstractComposite) else ()
         for name in (*_coordinates_of(part), *own):
             try:
                 if isinstance(coordinate(name), OwnCoordinate):
@@ -143,6 +144,12 @@ def check_references(mechanism: Any) -> None:
                     )
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
+    for force in mechanism.forces:
+        if isinstance(force, AbstractJointForce):
+            try:
+                load_on(mechanism, force)
+            except MechanismError as error:
+                raise MechanismError(f"{type(force).__name__} {force.name!r}: {error}") from None
 
 
 def check_rubbing(mechanism: Any) -> None:
@@ -165,9 +172,9 @@ def check_rubbing(mechanism: Any) -> None:
 def _coordinates_of(part: object) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
-        return (part.a, part.b)
-    if isinstance(part, Tendon):
         return part.coordinates
+    if isinstance(part, AbstractComposite):
+        return part.made_of
     return (part.coordinate,) if isinstance(part, Driver | AbstractJointForce) else ()
 
 
