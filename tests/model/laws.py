@@ -163,8 +163,8 @@ def train(part: type, kind: type, make: Callable[..., Any]) -> Case:
     """A case of a gear between three coordinates of two helping joints, one of which looks the other way."""
 
     def build(name: str, a: Any, b: Any, s: float) -> Parts:
-        helpers = kind(f"{name} helper", a, b), kind(f"{name}/back", b, a)
-        three = f"{name} helper.angle", f"{name} helper.displacement", f"{name}/back.displacement"
+        helpers = kind(f"{name} helper", a, b), kind(f"{name}/back helper", b, a)
+        three = f"{name} helper.angle", f"{name} helper.displacement", f"{name}/back helper.displacement"
         return Parts((*helpers, make(name, *three, s)))
 
     return Case(part, build)
@@ -189,7 +189,9 @@ def losses(space: Any, kind: type, coordinates: tuple[str, str], **promises: Any
         gear = space.GearMesh(f"{name}/wheels", *(f"{helper.name}.{c}" for c in coordinates), 0.6 * s)
         teeth = space.JointSpringDamper(f"{name}/teeth", f"{gear.name}.twist", 3.0, 0.2, 0.4)
         shaft = f"{helper.name}.{coordinates[0]}"
-        return Parts((helper, gear), forces=(teeth, space.GearFriction(name, shaft, teeth.name, 0.8, 0.7, 0.1, s)))
+        # One efficiency both ways: power flows in one of them only.
+        friction = space.GearFriction(name, shaft, teeth.name, 0.8, bearing=0.1, direction=s)
+        return Parts((helper, gear), forces=(teeth, friction))
 
     return Case(space.GearFriction, build, **promises)
 
