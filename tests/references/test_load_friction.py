@@ -227,7 +227,7 @@ def test_a_screw_locks_itself(radius: float) -> None:
     rubs = sp.LoadFriction("thread", "S.angle", 0.2, radius=0.01, thrust_radius=radius)
     mechanism = sp.Mechanism([nut], [screw], [sp.Gravity(9.81), rubs])
     state = mbd.assemble(mechanism, {"S.angle": 0.0}, speeds={"S.angle": 5.0})  # upwards, until it stops
-    solution = mbd.simulate(mechanism, state, np.linspace(0.0, 2.0, 5), rtol=1e-9, atol=1e-11)
+    solution = mbd.simulate(mechanism, state, np.linspace(0.0, 2.0, 5), **TIGHT)
     locks = 0.2 * radius > lead / (2 * np.pi)
     rate = float(solution["S.angle_rate"][-1])
     assert (abs(rate) < 1e-10 and solution["S.angle"][-1] > 0) if locks else rate < -1.0
