@@ -14,8 +14,8 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
 help:
 	@echo "make demo     identify a real double pendulum from its measurements; pictures go to out/demo"
-	@echo "make test     run ruff, pyright and all tests except those marked slow (twelve minutes on two processors)"
-	@echo "make test-all run what make test runs, and the tests marked slow too (about two hours on two processors)"
+	@echo "make test     run ruff, pyright and all tests except those marked slow (about 25 minutes on two processors)"
+	@echo "make test-all run what make test runs, and the tests marked slow too (about three hours on two processors)"
 	@echo "make quick    run the tests of make test without ruff and pyright; TESTS=... selects files"
 	@echo "make newest   run the quick tests of the parts that touch JAX and the compilers with the newest Python found;"
 	@echo "              does nothing if PYTHON is the newest"
