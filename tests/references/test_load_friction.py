@@ -214,6 +214,17 @@ def test_dry_friction_of_a_slider_passes_its_dead_centre() -> None:
     assert turned > 0
 
 
+@pytest.mark.slow
+def test_a_freewheel_does_not_turn_back_at_a_dead_centre() -> None:
+    mechanism, _ = crank()
+    mechanism = mechanism.replacing(forces=[pl.OneWayClutch("free", "P.displacement")])
+    start = {"O.angle": 6.0}  # outwards, until the outer dead centre
+    state = mbd.assemble(mechanism, start, speeds={"O.angle": 8.0}, guess={"P.displacement": 0.6})
+    assert float(mbd.read(mechanism, state, "P.displacement_rate")) > 0
+    with pytest.raises(mbd.SolveError, match=r"event 'free\.locks': .* cannot change there"):
+        mbd.simulate(mechanism, state, np.linspace(0.0, 0.1, 5), rtol=1e-9, atol=1e-10)
+
+
 # --- what it locks, and what it cannot -------------------------------------------------------------------------
 
 

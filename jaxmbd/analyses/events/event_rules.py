@@ -325,7 +325,9 @@ class EventRules:
         and let nothing hold it there."""
         names, found = self.equations.mechanism.layout.z.names, jnp.zeros(len(self.events), bool)
         for j, event in enumerate(self.events):
-            if isinstance(event.then, Stick):
+            if not isinstance(event.then, Stick):
+                continue
+            if sticking_part(self.equations.mechanism, event.then.part)[0].from_either_side:  # a freewheel has no back
                 found = found.at[j].set(blocked[j] & (z[names.index(f"{event.then.part}.direction")] != 0))
         return found
 
