@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 import numpy as np
 
-from jaxmbd.analyses.linearization.linear_system import LinearSystem
-from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._outputs import FILMS
 from jaxmbd.cli._text import show_table
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from jaxmbd import io, plot, view
+    from jaxmbd.analyses.linearization.linear_system import LinearSystem
+    from jaxmbd.analyses.simulation.solution import Solution
 else:  # numbers are printed before the libraries for files and pictures are loaded
     io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
@@ -39,7 +39,7 @@ _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 Columns = Sequence[tuple[str, str, np.ndarray]]  # the components of quantities: `(name, unit, values (times,))`
 
 
-def columns(solution: Solution, names: Iterable[str]) -> Columns:
+def columns(solution: "Solution", names: Iterable[str]) -> Columns:
     """Return the components of quantities of a motion."""
     units, found = channel_units(solution.mechanism), []
     for name, values in solution.read(names).items():
@@ -48,7 +48,7 @@ def columns(solution: Solution, names: Iterable[str]) -> Columns:
     return found
 
 
-def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None:
+def show_motion(model: Model, solution: "Solution", what: str, film: bool) -> None:
     """Show the range of the chosen quantities over a motion, and write their values, plots and an animation."""
     with model.working("compiling and reading"):
         read, quality = columns(solution, model.reads), _quality(solution)
@@ -68,7 +68,7 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
             model.write(f"{what}.html", page.save)
 
 
-def show_instant(model: Model, solution: Solution, what: str) -> None:
+def show_instant(model: Model, solution: "Solution", what: str) -> None:
     """Show a table of the coordinates and of the chosen quantities at one instant."""
     with model.working("compiling and reading"):
         read = columns(solution, dict.fromkeys((*model.mechanism.coordinate_names, *model.reads)))
@@ -76,7 +76,7 @@ def show_instant(model: Model, solution: Solution, what: str) -> None:
     show_table(model.console, f"{model.name}: {what}", ("quantity", "unit"), ("value",), rows)
 
 
-def _quality(solution: Solution) -> str:
+def _quality(solution: "Solution") -> str:
     """The largest constraint violation of a motion, and its number of steps."""
     missed = np.abs(np.asarray(solution.violation().position)).max(initial=0.0)
     steps = f", {int(solution.stats['num_steps'])} steps" if "num_steps" in solution.stats else ""
@@ -106,7 +106,7 @@ def write_numbers(model: Model, ts: np.ndarray, read: Columns, what: str) -> Non
     model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **style))
 
 
-def write_matrices(model: Model, system: LinearSystem) -> None:
+def write_matrices(model: Model, system: "LinearSystem") -> None:
     """Write the matrices of a linear system, and the names of their rows and columns."""
     parts = ("A", "B", "C", "D", "states", "inputs", "outputs")
     numbers: dict[str, Any] = {name: np.asarray(getattr(system, name)) for name in parts}
@@ -136,7 +136,7 @@ def point_names(mechanism: Mechanism) -> list[str]:
     return [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Point)]
 
 
-def _save_film(solution: Solution, path: Path) -> None:
+def _save_film(solution: "Solution", path: Path) -> None:
     """Write the motion as an animation of fixed duration, with the paths of all `Point` sensors."""
     speed = float(solution.ts[-1] - solution.ts[0]) / _FILM
     plot.save_animation(

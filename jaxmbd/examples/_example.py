@@ -4,20 +4,25 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import equinox as eqx
 import jax.numpy as jnp
+import lazy_loader
 from jaxtyping import Array
 
 from jaxmbd import planar as pl
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.simulation.simulate import simulate
-from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number, as_float
 from jaxmbd.errors import unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.state.state import State
+
+if TYPE_CHECKING:
+    from jaxmbd.analyses.simulation import simulate as simulation
+    from jaxmbd.analyses.simulation.solution import Solution
+else:  # many who take an example want no motion
+    simulation = lazy_loader.load("jaxmbd.analyses.simulation.simulate", suppress_warning=True)
 
 P = ParamSpec("P")
 
@@ -53,10 +58,10 @@ class Example(eqx.Module):
         """Return the assembled initial state; `options` are those of `jaxmbd.assemble`."""
         return assemble(self.mechanism, self.fixed, guess=self.guess, speeds=self.speeds, **options)
 
-    def simulate(self, ts: Any = None, **options: Any) -> Solution:
+    def simulate(self, ts: Any = None, **options: Any) -> "Solution":
         """Simulate from the assembled initial state; `ts` `[s]` are by default 201 times over the `duration`."""
         times = jnp.linspace(0.0, self.duration, 201) if ts is None else ts
-        return simulate(self.mechanism, self.state(), times, **options)
+        return simulation.simulate(self.mechanism, self.state(), times, **options)
 
 
 @dataclass(frozen=True)

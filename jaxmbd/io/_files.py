@@ -3,24 +3,31 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import lazy_loader
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import as_path, check_flags, check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification.result import Fit
 from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
 from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml
-from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
-from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.replacement import folder_beside
 from jaxmbd.state.state import State
+
+if TYPE_CHECKING:
+    from jaxmbd import identification
+    from jaxmbd.analyses.simulation import solution as motions
+    from jaxmbd.io.results import netcdf, results
+else:  # a model file needs nothing of motions and fits
+    identification = lazy_loader.load("jaxmbd.identification", suppress_warning=True)
+    motions = lazy_loader.load("jaxmbd.analyses.simulation.solution", suppress_warning=True)
+    netcdf = lazy_loader.load("jaxmbd.io.results.netcdf", suppress_warning=True)
+    results = lazy_loader.load("jaxmbd.io.results.results", suppress_warning=True)
 
 MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
 
@@ -30,7 +37,11 @@ _HEAD = """\
 """
 
 
-def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: State | None = None) -> None:
+def save(
+    what: "Mechanism | motions.Solution | identification.Fit",
+    path: str | os.PathLike[str],
+    state: State | None = None,
+) -> None:
     """Save a mechanism as a model file (`.toml`), or a motion or a fit as a NetCDF file (`.nc`).
 
     A model file is text that a person can read and change. It holds every number to the last bit, and its precision.
@@ -47,18 +58,19 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
         >>> mbd.save(pendulum.mechanism, "pendulum.toml", state=pendulum.state())
         >>> mbd.save(pendulum.simulate(np.linspace(0.0, 1.0, 11)), "run.nc")
     """
-    check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
     if isinstance(what, Mechanism):
         path = _path("a mechanism", path, MODEL)
         text = model_text(what, state)
         _check_text(text, what)
         _replace(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
         return
+    check_instance("save", what, (motions.Solution, identification.Fit), "a Mechanism, a Solution or a Fit")
     if state is not None:
         raise MechanismError("save: a state is kept beside a mechanism; a motion has the states at all its times.")
-    path = _path("a motion" if isinstance(what, Solution) else "a fit", path, RESULTS)
-    data = motion_dataset(what) if isinstance(what, Solution) else fit_dataset(what)
-    _replace(path, lambda new: write_netcdf(data, new))
+    is_motion = isinstance(what, motions.Solution)
+    path = _path("a motion" if is_motion else "a fit", path, RESULTS)
+    data = results.motion_dataset(what) if isinstance(what, motions.Solution) else results.fit_dataset(what)
+    _replace(path, lambda new: netcdf.write_netcdf(data, new))
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
@@ -80,7 +92,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
     """
     path = as_path("load", path)
     if path.suffix == RESULTS:
-        return read_netcdf(path)
+        return netcdf.read_netcdf(path)
     return read_model(path, trust)[0]
 
 
@@ -102,7 +114,7 @@ def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = 
     path = as_path("load_state", path)
     check_instance("load_state: mechanism", mechanism, Mechanism, "the Mechanism that the state belongs to")
     if path.suffix == RESULTS:
-        return state_at(read_netcdf(path), mechanism, index, path)
+        return results.state_at(netcdf.read_netcdf(path), mechanism, index, path)
     source = read_source(_path("a mechanism", path, MODEL))
     tables, place = tree_of(source), Place(source)
     check_format(tables, place)

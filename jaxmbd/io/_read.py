@@ -2,18 +2,27 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
 
 from jaxmbd.arrays import as_float
 from jaxmbd.checks import as_path, check_finite, check_number
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import ImportedModel, Remark, check_strict, file_error
 from jaxmbd.io._xml import read_xml
-from jaxmbd.io.asmt.model import read_asmt
-from jaxmbd.io.mjcf.model import read_mjcf
-from jaxmbd.io.sdf.model import read_sdf
-from jaxmbd.io.urdf.model import read_urdf
 from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
+
+if TYPE_CHECKING:
+    from jaxmbd.io.asmt import model as asmt
+    from jaxmbd.io.mjcf import model as mjcf
+    from jaxmbd.io.sdf import model as sdf
+    from jaxmbd.io.urdf import model as urdf
+else:  # a file is of one format
+    asmt = lazy_loader.load("jaxmbd.io.asmt.model", suppress_warning=True)
+    mjcf = lazy_loader.load("jaxmbd.io.mjcf.model", suppress_warning=True)
+    sdf = lazy_loader.load("jaxmbd.io.sdf.model", suppress_warning=True)
+    urdf = lazy_loader.load("jaxmbd.io.urdf.model", suppress_warning=True)
 
 SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt")
 
@@ -70,13 +79,13 @@ def read(
         check_finite("read", "length_unit", as_float(length_unit))
         check_number("read", "length_unit", as_float(length_unit), "m")
     if root is None:
-        model = read_asmt(path, length_unit)
+        model = asmt.read_asmt(path, length_unit)
     elif kind == "mjcf":
-        model = read_mjcf(path, root, keyframe, path.parent if within is None else as_path("read: within", within))
+        model = mjcf.read_mjcf(path, root, keyframe, path.parent if within is None else as_path("read: within", within))
     elif kind == "sdf":
-        model = read_sdf(path, root)
+        model = sdf.read_sdf(path, root)
     else:
-        model = read_urdf(path, root, None if loops is None else as_path("read: loops", loops), bool(floating))
+        model = urdf.read_urdf(path, root, None if loops is None else as_path("read: loops", loops), bool(floating))
     model = _with_exact_axes(model)
     if strict:
         check_strict(path, model.remarks)

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.checks import check_index
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification.result import Fit
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.parameters.parameters import flat
 from jaxmbd.state.result_codes import RESULTS
@@ -19,8 +17,11 @@ from jaxmbd.state.state import State, rank_number, state_of
 if TYPE_CHECKING:
     import xarray as xr
 
+    from jaxmbd.analyses.simulation.solution import Solution
+    from jaxmbd.identification.result import Fit
 
-def motion_dataset(solution: Solution) -> "xr.Dataset":
+
+def motion_dataset(solution: "Solution") -> "xr.Dataset":
     """Return all quantities of a motion over time, its quadratures, its events and its verdict.
 
     Variables: each of `solution.names`; `"quadrature.energy"` [J s]; `"events.time"` [s], `"events.name"` and
@@ -53,7 +54,7 @@ def motion_dataset(solution: Solution) -> "xr.Dataset":
     return data.assign(further).assign_attrs(about)
 
 
-def fit_dataset(fit: Fit) -> "xr.Dataset":
+def fit_dataset(fit: "Fit") -> "xr.Dataset":
     """Return the estimates of a fit with what the data tell of them.
 
     Variables over `parameter`, the names of all numbers: `estimate`, `unit`, and, unless the optimiser has computed no
