@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
-from jaxmbd.arrays import constant
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, NearlyParallel, nearly_parallel
@@ -123,19 +122,19 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         (part, size) for part, size in pairs if not isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
     ]
     count = sum(size for _, size in joints)
-    C, variables = np.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
+    C, variables = jacobian(mechanism, state.t, state.q), mechanism.variables
     driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
     # Prescribed variables do not move. The other variables follow from the rows of joints, and from those of drivers
     # whose coordinates are not variables of the system.
     prescribed = [i for i, name in enumerate(variables) if name in driven]
     free = np.isin(np.arange(len(variables)), prescribed, invert=True)
-    dependent = list(np.flatnonzero(pivot_columns(constant(C * free), _PIVOT)))
+    dependent = list(np.flatnonzero(pivot_columns(C * free, _PIVOT)))
     independent = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
     repeats = redundancy(mechanism, state).repeats
     return Description(
         kind=mechanism.coordinates,
-        freedom=mechanism.nv - int(rank_of(constant(C[:count]))),
-        remaining_freedom=mechanism.nv - int(rank_of(constant(C))),
+        freedom=mechanism.nv - int(rank_of(C[:count])),
+        remaining_freedom=mechanism.nv - int(rank_of(C)),
         coordinates=mechanism.tree.coordinates,
         turns=mechanism.turns,
         speeds=mechanism.speed_names,

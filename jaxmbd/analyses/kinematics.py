@@ -335,7 +335,7 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
         raise AssemblyError(f"The state is not assembled. {opposed}")
     C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
-    freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
+    freedom = mechanism.nv - int(rank_of(C))
     if freedom:
         proposed, idle = _more_drivers(mechanism, state)
         mend = f" Prescribe as many more coordinates, such as {', '.join(proposed)}." if proposed else ""
@@ -379,9 +379,9 @@ def _more_drivers(mechanism: Mechanism, state: State) -> tuple[list[str], list[s
     proposed: list[str] = []
     for name, row in zip(names, tried, strict=True):
         more = np.vstack([held, row])
-        if rank_of(jnp.asarray(more)) > rank_of(jnp.asarray(held)):
+        if rank_of(more) > rank_of(held):
             held, proposed = more, [*proposed, name]
-    dependent = np.asarray(pivot_columns(jnp.asarray(held)))
+    dependent = np.asarray(pivot_columns(held))
     return proposed, [name for name, is_held in zip(mechanism.variables, dependent, strict=True) if not is_held]
 
 

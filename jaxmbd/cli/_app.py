@@ -19,6 +19,7 @@ from jaxmbd.cli._outputs import FILMS, PICTURES, check_not_read, check_out
 from jaxmbd.cli._study_commands import design, fit, integration_of, sweep
 from jaxmbd.cli._text import show_table, wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError, printable
+from jaxmbd.garbage import search_rarely
 from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ def command(
         )
 
     def wrapped(**given: object) -> None:
+        search_rarely()
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place, **further: tell(message, "yellow")
             try:

@@ -61,11 +61,11 @@ def show_motion(model: Model, solution: "Solution", what: str, film: bool) -> No
         write_numbers(model, np.asarray(solution.ts), read, what)
         model.write(f"{what}.nc", lambda path: io.save(solution, path))
         save_figure(model, what, lambda: plot.channels(solution, model.reads)[0])
-        if film or model.ending in FILMS:
-            model.write(model.film(what), lambda path: _save_film(solution, path))
         if model.ending == ".html":
             page = view.page(solution, channels=model.reads, trace=point_names(model.mechanism), title=model.name)
             model.write(f"{what}.html", page.save)
+    if film or model.ending in FILMS:  # it says itself how far it is
+        model.write(model.film(what), lambda path: _save_film(solution, path))
 
 
 def show_instant(model: Model, solution: "Solution", what: str) -> None:

@@ -156,9 +156,17 @@ def suits_programs(rows: int, columns: int) -> bool:
     return choice.is_small(rows, columns) and prefers_programs()
 
 
+def rank_of(rows: Float[Array | np.ndarray, "m nv"]) -> Int[Array | np.ndarray, ""]:
+    """The numerical rank of a matrix, traceable under `jit`; that of a NumPy array at once, without a trace."""
+    if not isinstance(rows, np.ndarray):
+        return _rank_of(rows)
+    # JAX finds no singular values where numbers are missing, NumPy raises.
+    values = np.linalg.svd(rows, compute_uv=False) if np.isfinite(rows).all() else np.zeros(1, rows.dtype)
+    return np.sum(nonzero_singular_values(values), keepdims=True)[0, ...]
+
+
 @trace_once
-def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
-    """The numerical rank of a matrix, traceable under `jit`."""
+def _rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     rows = jax.lax.stop_gradient(rows)
     count = lambda: jnp.sum(nonzero_singular_values(jnp.linalg.svd(rows, compute_uv=False)))  # noqa: E731
     rows = rows if rows.shape[0] <= rows.shape[1] else rows.T
@@ -303,14 +311,33 @@ def pairs_of_a_row(K: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     return first[lower], second[lower]
 
 
-@trace_once
-def pivot_columns(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
+def pivot_columns(C: Float[Array | np.ndarray, "m n"], fit: float = 1.0) -> Bool[Array | np.ndarray, " n"]:
     """Mask of the pivot columns of `C`, the dependent variables of `C x = 0`: as many as the rank of `C`.
 
     Gaussian elimination with complete pivoting. With `fit < 1`, the pivot column is the last one whose largest entry is
     at least `fit` times the largest remaining entry. Elimination ends at pivots below `tolerance_of_rank` times the
-    largest entry of `C`.
+    largest entry of `C`. Those of a NumPy array are found at once, without a trace.
     """
+    return _pivots_of_numbers(C, fit) if isinstance(C, np.ndarray) else _pivot_columns(C, fit)
+
+
+def _pivots_of_numbers(C: Float[np.ndarray, "m n"], fit: float) -> Bool[np.ndarray, " n"]:
+    rows, found = C.copy(), np.zeros(C.shape[1], bool)
+    tolerance = tolerance_of_rank(C.dtype) * np.abs(C).max(initial=0.0)
+    for _ in range(min(C.shape)):
+        largest = np.abs(rows).max(axis=0)
+        j = len(found) - 1 - np.argmax((largest >= fit * largest.max())[::-1])
+        i = np.argmax(np.abs(rows[:, j]))
+        if not np.abs(rows[i, j]) > tolerance:
+            break
+        found[j] = True
+        rows -= np.outer(rows[:, j], rows[i] / rows[i, j])
+        rows[i], rows[:, j] = 0.0, 0.0
+    return found
+
+
+@trace_once
+def _pivot_columns(C: Float[Array, "m n"], fit: float) -> Bool[Array, " n"]:
     m, n = C.shape
     none = jnp.zeros(n, bool)
     if not m:

@@ -14,12 +14,13 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.checks import as_path, check_instance
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, printable
 from jaxmbd.plot._draw import picture_of
+from jaxmbd.progress import reporting
 from jaxmbd.scene.motion import frame_times
 from jaxmbd.scene.recording import scene_of, until_failure
 from jaxmbd.scene.scene import check_view
-from jaxmbd.upstream.matplotlib_internals import frame_rate
+from jaxmbd.upstream.matplotlib_internals import drawn_once, frame_rate
 
 _DPI = 120
 _EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds
@@ -92,13 +93,16 @@ def animate(
 # --- files ----------------------------------------------------------------------------------------------
 
 
-def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: float | int = _DPI) -> Path:
+def save_animation(
+    animation: Animation, path: str | PathLike[str], *, dpi: float | int = _DPI, progress: bool = True
+) -> Path:
     """Write an animation to a file, by its suffix.
 
     `.html`: a self-contained page with buttons; `.gif`; `.mp4`, with the system's ffmpeg or that of imageio-ffmpeg
     (`pip install jaxmbd[animation]`).
 
-    **Arguments:** `animation` from `animate`; `path`; `dpi`, dots per inch.
+    **Arguments:** `animation` from `animate`; `path`; `dpi`, dots per inch; `progress`: whether a line on the terminal,
+    or in a notebook, says how many frames are drawn.
 
     **Returns:** the path.
 
@@ -118,13 +122,14 @@ def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: floa
     settings: Any = {"savefig.dpi": dpi, "figure.dpi": dpi}
     if suffix == ".mp4":
         settings["animation.ffmpeg_path"] = _ffmpeg()
-    with mpl.rc_context(settings):
+    said = f"drawing {printable(target.name)}"
+    with mpl.rc_context(settings), drawn_once(animation), reporting(progress, f"{said} ...") as report:
         if suffix == ".html":
             target.write_text(_page(animation), encoding="utf-8")
-        elif suffix == ".gif":
-            animation.save(target, writer=PillowWriter(fps=frame_rate(animation)), dpi=dpi)
         else:
-            animation.save(target, writer=FFMpegWriter(fps=frame_rate(animation)), dpi=dpi)
+            kind = PillowWriter if suffix == ".gif" else FFMpegWriter
+            told = lambda k, frames: report(f"{said}: frame {k + 1} of {frames} ...")  # noqa: E731
+            animation.save(target, writer=kind(fps=frame_rate(animation)), dpi=dpi, progress_callback=told)
     return target
 
 

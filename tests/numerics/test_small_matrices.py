@@ -13,7 +13,7 @@ import jaxmbd as mbd
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.engine.choice import SMALL_ROWS
 from jaxmbd.equations.equations import Equations
-from jaxmbd.numerics.linear_solve import condition_number, is_well_conditioned, rank_of
+from jaxmbd.numerics.linear_solve import condition_number, is_well_conditioned, pivot_columns, rank_of
 
 
 def matrices(rng: np.random.Generator, shape: tuple[int, int], ratios: list[float]) -> np.ndarray:
@@ -48,7 +48,29 @@ def test_rank_in_a_batch(shape: tuple[int, int], rng: np.random.Generator) -> No
     assert shape[0] == 0 or expected[2] == expected[1] - 1 == min(shape) - 1
     np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A), expected)
     np.testing.assert_array_equal([rank_of(jnp.asarray(a)) for a in A], expected)
+    np.testing.assert_array_equal([rank_of(np.asarray(a)) for a in A], expected)
     np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A[:2]), expected[:2])
+
+
+def test_numbers_that_are_missing_have_no_rank() -> None:
+    for missing in (np.nan, np.inf):
+        rows = np.array([[1.0, missing], [0.0, 1.0]])
+        assert int(rank_of(rows)) == int(rank_of(jnp.asarray(rows))) == 0
+
+
+@pytest.mark.parametrize("fit", [1.0, 0.1])
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (0, 3)])
+def test_pivots_of_numbers_are_those_that_are_traced(
+    shape: tuple[int, int], fit: float, rng: np.random.Generator
+) -> None:
+    """With a row that repeats others, and a column that is the last one of those which fit."""
+    C = rng.normal(size=shape)
+    if shape == (4, 7):
+        C[3], C[:, 5] = C[0] - 2 * C[1], 0.5 * C[:, 0]
+    found = pivot_columns(C, fit)
+    assert isinstance(found, np.ndarray)
+    assert found.sum() == np.linalg.matrix_rank(C) if C.size else not found.any()
+    np.testing.assert_array_equal(found, pivot_columns(jnp.asarray(C), fit))
 
 
 @pytest.mark.parametrize("ratios", [[2.0, 100.0, 4e4], [2.0, 100.0, 3e6], [2.0, 100.0, 1e12]])

@@ -94,7 +94,7 @@ def choose(
         _check_regular(fixed, constraints)
     weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
     if names is None:
-        is_independent = ~np.asarray(pivot_columns(constraints.rows * weights))
+        is_independent = ~np.asarray(pivot_columns(np.asarray(constraints.rows * weights)))
         names, named = tuple(itertools.compress(candidates, is_independent)), np.eye(mechanism.nv)[is_independent]
     _check_names(mechanism, np.asarray(constraints.rows), named, names)
     rows, places = np.flatnonzero(~rolling), names
@@ -107,9 +107,9 @@ def _with_others(
     names: tuple[str, ...], named: np.ndarray, rows: np.ndarray, candidates: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the names, and the candidates that are independent beside them by elimination of the rows."""
-    dependent = np.asarray(pivot_columns(jnp.asarray(named)))
+    dependent = np.asarray(pivot_columns(named))
     rest = rows - rows[:, dependent] @ np.linalg.solve(named[:, dependent], named)
-    others = ~np.asarray(pivot_columns(jnp.asarray(np.where(dependent, 0.0, rest)))) & ~dependent
+    others = ~np.asarray(pivot_columns(np.where(dependent, 0.0, rest))) & ~dependent
     order = [*candidates, *names]
     return tuple(sorted((*names, *itertools.compress(candidates, others)), key=order.index))
 
@@ -185,7 +185,7 @@ def _traced_choice(
 
 def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, names: tuple[str, ...]) -> None:
     """Raise unless the named speeds, with the rows `named`, can be the independent ones."""
-    freedom = mechanism.nv - int(rank_of(jnp.asarray(rows)))
+    freedom = mechanism.nv - int(rank_of(rows))
     if not freedom:
         raise MechanismError(
             "There is nothing to linearise: the constraints and drivers leave no degree of freedom. Replace a driver "
@@ -196,8 +196,8 @@ def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, name
             f"independent must name as many variables as there are degrees of freedom here, {freedom}; got "
             f"{len(names)} ({_quoted(names)})."
         )
-    if int(rank_of(jnp.asarray(np.concatenate([rows, named])))) < mechanism.nv:
-        usual = itertools.compress(mechanism.variables, ~np.asarray(pivot_columns(jnp.asarray(rows))))
+    if int(rank_of(np.concatenate([rows, named]))) < mechanism.nv:
+        usual = itertools.compress(mechanism.variables, ~np.asarray(pivot_columns(rows)))
         raise MechanismError(
             f"{_quoted(names)} cannot be the independent variables here: the constraints tie them to one "
             f"another, or hold one of them, and others stay undetermined. {_quoted(usual)} would do."
