@@ -14,7 +14,6 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.model.sensor import Point
 from jaxmbd.printing import with_unit
-from jaxmbd.scene.curves import component_label
 from jaxmbd.state.state import State
 
 if TYPE_CHECKING:
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from jaxmbd import io, plot, view
     from jaxmbd.analyses.linearization.linear_system import LinearSystem
     from jaxmbd.analyses.simulation.solution import Solution
+    from jaxmbd.scene import curves
 else:  # numbers are printed before the libraries for files and pictures are loaded
+    curves = lazy_loader.load("jaxmbd.scene.curves", suppress_warning=True)
     io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     plt = lazy_loader.load("matplotlib.pyplot", suppress_warning=True)
@@ -44,7 +45,7 @@ def columns(solution: "Solution", names: Iterable[str]) -> Columns:
     units, found = channel_units(solution.mechanism), []
     for name, values in solution.read(names).items():
         parts = np.asarray(values).reshape(len(values), -1).T
-        found += [(component_label(name, k, len(parts)), units[name], part) for k, part in enumerate(parts)]
+        found += [(curves.component_label(name, k, len(parts)), units[name], part) for k, part in enumerate(parts)]
     return found
 
 

@@ -1,18 +1,24 @@
 """`channels`, `fit`: named quantities over time, measured and computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import lazy_loader
 import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification.result import Fit, Prediction
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK
+
+if TYPE_CHECKING:
+    from jaxmbd import identification
+    from jaxmbd.identification import Fit, Prediction
+else:  # quantities of a motion need nothing of fits
+    identification = lazy_loader.load("jaxmbd.identification", suppress_warning=True)
 
 _WIDTH, _HEIGHT = 6.4, 2.1  # the size of one panel [in]
 _COLUMN = (3.2, 4.6)  # the size of one experiment's column [in]
@@ -101,7 +107,7 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
 
 
 def fit(
-    results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]], *, width: float | None = None
+    results: "Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]]", *, width: float | None = None
 ) -> np.ndarray:
     """Draw measured samples, predictions and residuals, a column for each experiment.
 
@@ -114,7 +120,7 @@ def fit(
         >>> from jaxmbd import plot
         >>> axes = plot.fit(result)
     """
-    if isinstance(results, Fit | Prediction):
+    if isinstance(results, identification.Fit | identification.Prediction):
         results = [(results, k, f"experiment {k}") for k in range(len(results.experiments))]
     if not results:
         raise MechanismError("plot.fit needs at least one experiment.")
@@ -138,13 +144,13 @@ def fit(
     return axes
 
 
-def _units(result: Fit | Prediction, number: int) -> dict[str, str]:
+def _units(result: "Fit | Prediction", number: int) -> dict[str, str]:
     """The units of the channels of an experiment."""
     units = result.channel_units()
     return {name: units[name] for name in result.experiments[number].data}
 
 
-def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int, names: Sequence[str]) -> None:
+def _experiment(axes: np.ndarray, result: "Fit | Prediction", number: int, names: Sequence[str]) -> None:
     """Draw those of some channels that an experiment has: above, and their residuals below."""
     experiment = result.experiments[number]
     ts, some = np.asarray(experiment.ts), slice(None, None, max(1, len(experiment.ts) // _DOTS))
