@@ -137,7 +137,7 @@ def linearize(model: Model, push: options.Push = None) -> None:
         system = mbd.linearize(model.mechanism, state, inputs, model.reads)
     model.console.print(str(system), highlight=False, markup=False, soft_wrap=True)
     report.write_matrices(model, system)
-    vibrating = [k for k, rigid in enumerate(system.modes().rigid) if not rigid]
+    vibrating = [k for k, rigid in enumerate(system.modes().rigid.tolist()) if not rigid]
     for k in vibrating[:_DRAWN]:
         report.save_figure(model, f"mode{k}", lambda k=k: plot.modes(system, k))
     if system.inputs and system.outputs:

@@ -128,9 +128,9 @@ def _scale(system: LinearSystem, steps: np.ndarray) -> float:
 
 
 def _title(normal_modes: Modes, k: int) -> str:
-    if normal_modes.rigid[k]:
+    if np.asarray(normal_modes.rigid)[k]:
         return f"Mode {k}: rigid body"
-    damping = float(normal_modes.damping[k])
-    return f"Mode {k}: {float(normal_modes.frequencies[k]):.4g} Hz" + (
+    damping = float(np.asarray(normal_modes.damping)[k])
+    return f"Mode {k}: {float(np.asarray(normal_modes.frequencies)[k]):.4g} Hz" + (
         f", damping ratio {damping:.3g}" if damping else ""
     )

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
+from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.engine import trace_once
 
 _NEGLIGIBLE = 2.0**9  # units of rounding of the largest entry: smaller entries count as zero (1.1e-13 in double)
@@ -45,7 +47,8 @@ class Eigenpairs(NamedTuple):
     @property
     def accurate(self) -> Bool[Array, " n"]:
         """True for each pair of eigenvectors with small residuals."""
-        return self.residual <= _ACCURATE * float(jnp.finfo(self.residual.dtype).eps) ** 0.5
+        limit = _ACCURATE * float(jnp.finfo(self.residual.dtype).eps) ** 0.5
+        return constant(np.asarray(self.residual) <= limit) if is_concrete(self.residual) else self.residual <= limit
 
 
 @trace_once

@@ -94,7 +94,7 @@ def choose(
         _check_regular(fixed, constraints)
     weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
     if names is None:
-        is_independent = ~np.asarray(pivot_columns(np.asarray(constraints.rows * weights)))
+        is_independent = ~np.asarray(pivot_columns(np.asarray(constraints.rows) * weights))
         names, named = tuple(itertools.compress(candidates, is_independent)), np.eye(mechanism.nv)[is_independent]
     _check_names(mechanism, np.asarray(constraints.rows), named, names)
     rows, places = np.flatnonzero(~rolling), names

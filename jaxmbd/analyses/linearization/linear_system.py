@@ -19,6 +19,7 @@ from jaxmbd.analyses.linearization.sampled_system import SampledSystem, balanced
 from jaxmbd.analyses.linearization.state_space import dataset_of, names_of, real_numbers
 from jaxmbd.analyses.simulation.samples import sampled_controllers
 from jaxmbd.arrays import Scalar, is_concrete
+from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.controller.sampled import AbstractSampledController
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -173,9 +174,7 @@ class LinearSystem(eqx.Module):
 
     def response(self, omega: Any) -> Complex[Array, "omega outputs inputs"]:
         """Return the frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω (omega,)` `[rad/s]`."""
-        omega, one = real_numbers("omega", omega, self.A.dtype), jnp.eye(len(self.A), dtype=self.A.dtype)
-        gain = jax.vmap(lambda w: self.C @ jnp.linalg.solve(1j * w * one - self.A, self.B + 0j))(omega)
-        return gain + self.D[None]
+        return _response(self.A, self.B, self.C, self.D, real_numbers("omega", omega, self.A.dtype))
 
     def step(self, ts: Any) -> Float[Array, "times outputs inputs"]:
         """Return the outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
@@ -249,9 +248,11 @@ class LinearSystem(eqx.Module):
 
     def _headline(self) -> str:
         largest = lambda x: float(np.abs(np.asarray(x)).max(initial=0.0))  # noqa: E731
-        largest_speed, largest_acceleration, scales = largest(self.v), largest(self.vdot), Scales(self.mechanism)
+        v, vdot, scales = np.asarray(self.v), np.asarray(self.vdot), Scales(self.mechanism)
+        largest_speed, largest_acceleration, time = largest(v), largest(vdot), float(scales.time)
+        rates = np.asarray(scales.speeds) / time
         about = f"Linearised at t = {float(self.t):g} s, at rest."
-        if max(largest(self.v / scales.rates), largest(self.vdot / scales.rates * scales.time)) > _AT_REST:
+        if max(largest(v / rates), largest(vdot / rates * time)) > _AT_REST:
             about = (
                 f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {largest_speed:.3g}, accelerations up to "
                 f"{largest_acceleration:.3g} (m, rad, s)."
@@ -259,6 +260,13 @@ class LinearSystem(eqx.Module):
         if self.remark:
             about += f"\n{self.remark}"
         return "\n".join([about, *names_of(self)])
+
+
+@trace_once
+def _response(A: Array, B: Array, C: Array, D: Array, omega: Array) -> Array:
+    one = jnp.eye(len(A), dtype=A.dtype)
+    gain = jax.vmap(lambda w: C @ jnp.linalg.solve(1j * w * one - A, B + 0j))(omega)
+    return gain + D[None]
 
 
 def _check_left_out(part: AbstractSampledController, period: Any, waiting: int) -> None:

@@ -153,9 +153,11 @@ def _components(name: str, size: int) -> list[str]:
 
 def _check_strain(mechanism: Mechanism, matrices: LinearizedMatrices, inputs: tuple[str, ...]) -> Array:
     """Return `A`; raise if an input changes the constraints, since its derivatives would then enter the equations."""
-    is_strained = jnp.abs(frozen(matrices.strain)) > _NO_STRAIN
-    if not is_concrete(is_strained):
-        return raise_where(matrices.A, jnp.any(is_strained), Sentence("linearize: an input changes the constraints."))
+    strain = frozen(matrices.strain)
+    if not is_concrete(strain):
+        is_strained = jnp.any(jnp.abs(strain) > _NO_STRAIN)
+        return raise_where(matrices.A, is_strained, Sentence("linearize: an input changes the constraints."))
+    is_strained = np.abs(np.asarray(strain)) > _NO_STRAIN
     labels = 2 * [name for name, _ in mechanism.row_labels()]
     for k, name in enumerate(inputs):
         parts = dict.fromkeys(labels[row] for row in np.flatnonzero(is_strained[:, k]))

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmbd.analyses.linearization.eigen import Eigenpairs, symmetric
+from jaxmbd.arrays import constant
+from jaxmbd.engine import trace_once
 from jaxmbd.printing import readable
 
 _RIGID = 16.0  # units of the square root of rounding: below this share of the fastest mode a mode is a rigid-body mode
@@ -43,28 +45,27 @@ class Modes(eqx.Module):
     @property
     def frequencies(self) -> Float[Array, " modes"]:
         """The undamped natural frequencies `|λ| / 2π` `[Hz]`."""
-        return self.omega / (2 * jnp.pi)
+        return _frequencies(self.omega)
 
     @property
     def damping(self) -> Float[Array, " modes"]:
         """The damping ratios `−Re λ / |λ|`: one without oscillation, negative for growing modes."""
-        return jnp.where(self.rigid, 0.0, -self.eigenvalues.real / jnp.where(self.rigid, 1.0, self.omega))
+        return _damping(self.eigenvalues, self.omega, self.rigid)
 
     @property
     def time_constants(self) -> Float[Array, " modes"]:
         """The time constants `−1 / Re λ` `[s]` of the decay; negative for growing modes, infinite without damping."""
-        no_decay = jnp.abs(self.eigenvalues.real) <= _NONE * self.omega
-        return jnp.where(no_decay, jnp.inf, -1 / jnp.where(no_decay, 1.0, self.eigenvalues.real))
+        return _time_constants(self.eigenvalues, self.omega)
 
     def __repr__(self) -> str:
         return readable(self, self._text, eigenvalues=1, omega=1, shares=2)
 
     def _text(self) -> str:
         rows = [["", "frequency [Hz]", "damping ratio", "time constant [s]", "moves", ""]]
-        for k, (frequency, damping, time) in enumerate(
-            zip(*(np.asarray(x) for x in (self.frequencies, self.damping, self.time_constants)), strict=True)
+        for k, (frequency, damping, time, is_rigid) in enumerate(
+            zip(*map(np.asarray, (self.frequencies, self.damping, self.time_constants, self.rigid)), strict=True)
         ):
-            numbers = ["0", "", ""] if self.rigid[k] else [f"{frequency:.5g}", f"{damping + 0.0:.4g}", f"{time:.4g}"]
+            numbers = ["0", "", ""] if is_rigid else [f"{frequency:.5g}", f"{damping + 0.0:.4g}", f"{time:.4g}"]
             rows.append([str(k), *numbers, self._moving(k), self._remark(k)])
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = (
@@ -77,25 +78,48 @@ class Modes(eqx.Module):
         return "\n".join(line.rstrip() for line in lines)
 
     def _moving(self, k: int) -> str:
-        if not self.accurate[k]:
+        if not np.asarray(self.accurate)[k]:
             return "not known"
-        shares = np.asarray(self.shares[:, k])
+        shares = np.asarray(self.shares)[:, k]
         most = [i for i in np.argsort(-shares, kind="stable")[:_SHARES] if shares[i] >= _LEAST]
         return ", ".join(f"{self.names[i]} {100 * shares[i]:.0f} %" for i in most)
 
     def _remark(self, k: int) -> str:
-        value = complex(self.eigenvalues[k])
-        if not self.accurate[k]:
+        numbers = self.eigenvalues, self.accurate, self.rigid
+        value, is_accurate, is_rigid = (np.asarray(x)[k].item() for x in numbers)
+        if not is_accurate:
             return "inaccurate: A x = λ x is not satisfied"
-        if not np.any(self.shares[:, k]):
-            return "states of parts alone, " + ("constant" if self.rigid[k] else "no motion")
-        if self.rigid[k]:
+        if not np.any(np.asarray(self.shares)[:, k]):
+            return "states of parts alone, " + ("constant" if is_rigid else "no motion")
+        if is_rigid:
             return "rigid body"
         if value.real > _NONE * abs(value):
             return "grows" if abs(value.imag) <= _NONE * abs(value) else "grows, oscillating"
         return "" if abs(value.imag) > _NONE * abs(value) else "no oscillation"
 
 
+# Traced once, and run by NumPy where the values are known: called by hand, each operation would be compiled.
+
+
+@trace_once
+def _frequencies(omega: Float[Array, " modes"]) -> Float[Array, " modes"]:
+    return omega / (2 * jnp.pi)
+
+
+@trace_once
+def _damping(
+    eigenvalues: Complex[Array, " modes"], omega: Float[Array, " modes"], rigid: Bool[Array, " modes"]
+) -> Float[Array, " modes"]:
+    return jnp.where(rigid, 0.0, -eigenvalues.real / jnp.where(rigid, 1.0, omega))
+
+
+@trace_once
+def _time_constants(eigenvalues: Complex[Array, " modes"], omega: Float[Array, " modes"]) -> Float[Array, " modes"]:
+    no_decay = jnp.abs(eigenvalues.real) <= _NONE * omega
+    return jnp.where(no_decay, jnp.inf, -1 / jnp.where(no_decay, 1.0, eigenvalues.real))
+
+
+@trace_once
 def modes_of_squares(
     names: tuple[str, ...], K: Float[Array, "n n"], M: Float[Array, "n n"], directions: Float[Array, "nv n"]
 ) -> Modes:
@@ -119,12 +143,19 @@ def modes_of_pairs(
 ) -> Modes:
     """Return the modes of `ẋ = A x` from its eigenvalues, one of each conjugate pair."""
     values = np.asarray(jax.lax.stop_gradient(eigen.values))
-    size, k = np.abs(values), directions.shape[1]
+    size = np.abs(values)
     selected = np.flatnonzero(np.imag(values) >= -_NONE * size)
-    rigid = jnp.asarray(size[selected] <= _rigid_tolerance(M.dtype) * size.max())
-    return _modes(
-        names, eigen.values[selected], eigen.right[:k, selected], M, directions, rigid, eigen.accurate[selected]
-    )
+    rigid = constant(size[selected] <= _rigid_tolerance(M.dtype) * size.max())
+    return _selected_modes(names, eigen, eigen.accurate, constant(selected), M, directions, rigid)
+
+
+@trace_once
+def _selected_modes(
+    names: tuple[str, ...], eigen: Eigenpairs, accurate: Array, selected: Array, M: Array, directions: Array,
+    rigid: Array,
+) -> Modes:  # fmt: skip
+    shapes = eigen.right[: directions.shape[1], selected]
+    return _modes(names, eigen.values[selected], shapes, M, directions, rigid, accurate[selected])
 
 
 def _rigid_tolerance(dtype: jnp.dtype) -> float:

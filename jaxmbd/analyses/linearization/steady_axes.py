@@ -47,7 +47,7 @@ def with_constant_matrices(
     eigenvalues of the instant are not those of the motion.
     """
     fixed, scales = frozen((mechanism, state)), Scales(frozen(mechanism))
-    fastest = float(np.abs(np.asarray(fixed[1].v / scales.speeds)).max(initial=0.0))
+    fastest = float(np.abs(np.asarray(fixed[1].v) / np.asarray(scales.speeds)).max(initial=0.0))
     rates = turning_rates(mechanism, fixed[1].v)
     turning = [name for name in choice.places if name in rates]
     if fastest * float(scales.time) <= _MOVING:
