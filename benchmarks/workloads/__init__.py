@@ -4,6 +4,7 @@ from types import ModuleType
 
 from benchmarks.workloads import (
     batch,
+    commands,
     coordinates,
     engines,
     events,
@@ -29,6 +30,7 @@ WORKLOADS: dict[str, ModuleType] = {
     "scaling": scaling,
     "coordinates": coordinates,
     "first": first,
+    "commands": commands,
     "single": single,
     "sweep": sweep,
     "gpu": gpu,
