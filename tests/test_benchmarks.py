@@ -19,7 +19,7 @@ from benchmarks.problems import GROUND, Problem, four_bars, pendulum, slider_cra
 from benchmarks.references import reference
 from benchmarks.stepping import march
 from benchmarks.table import Table, figures, for_markdown
-from benchmarks.workloads import WORKLOADS, first
+from benchmarks.workloads import WORKLOADS, commands, first
 from benchmarks.workloads.scaling import exponents
 
 PLANAR = [pendulum(), slider_crank(), four_bars(2)]
@@ -221,3 +221,35 @@ def test_first_calls_run_in_a_process_of_their_own() -> None:
     cpu, wall = result["--help"]
     assert cpu > 0.1
     assert wall > 0.1
+
+
+def test_commands_are_measured_on_a_computer_that_knows_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version in a folder of its own; the median of its runs, and a failure with its reason."""
+    calls: list[tuple[str, ...]] = []
+
+    def process(script: str, *words: str, limit: float, variables: dict[str, str]) -> Record:
+        calls.append((*words, variables["XDG_CACHE_HOME"]))
+        if words[0] == "draw":
+            return {"failure": "no file"}
+        cpu = float(len(calls))
+        imports = {"jax": 0.5, "jaxlib": 0.25, "jaxmbd": 0.25, "others": 0.5}
+        return {"command": [cpu, cpu], "import jax": [0.75, 0.75], "imports": imports, "failure": ""}
+
+    monkeypatch.setattr(commands, "fresh_process", process)
+    monkeypatch.setattr(commands, "COMMANDS", ("--help", "draw pendulum"))
+    records = commands.measure(Options(repeats=3), lambda text: None)
+    assert [call[0] for call in calls] == 3 * ["--help", "draw"]
+    assert calls[1][2] == "--out"
+    assert len({call[-1] for call in calls}) == 1
+    (table,) = commands.tables(records)
+    assert table.rows == [["`--help`", "3", "3", "2.2", "0.75", "0.5", "0.25", "1.5"]]
+    assert table.notes == ["`import jax` alone takes 0.75 s of CPU.", "after, draw pendulum: no file."]
+
+
+@pytest.mark.slow
+def test_a_command_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    result = commands.run("--help", Path(__file__).parents[1], tmp_path)
+    assert result["failure"] == ""
+    assert 0.1 < result["imports"]["others"] + result["imports"]["jaxmbd"] < 10
+    assert result["imports"]["jax"] == 0
+    assert result["command"][0] > 0.1

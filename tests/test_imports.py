@@ -76,6 +76,42 @@ except SystemExit as end:
     assert not loaded & {"jax", "scipy", "matplotlib", "xarray"}
 
 
+COMMAND = """
+from jaxmbd.cli import app
+for command in {commands!r}:
+    sys.argv = ["jaxmbd", *command.split()]
+    try:
+        app()
+    except SystemExit as end:
+        assert end.code == 0
+"""
+# What no command takes along that says or draws what a mechanism is, without its motion.
+MOTIONS = ("diffrax", "optimistix", "lineax", "optax", "jaxmbd.analyses.simulation.simulate", "jaxmbd.identification")
+READERS = ("jaxmbd.io.mjcf.model", "jaxmbd.io.urdf.model", "jaxmbd.io.sdf.model", "jaxmbd.io.asmt.model", *SLOW_PARTS)
+
+
+def test_commands_about_a_model_load_nothing_of_motions_and_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "swing.toml"
+    commands = (f"new {path}", f"check {path}", "describe pendulum")
+    loaded, _ = in_a_new_process(COMMAND.format(commands=commands))
+    assert {"jaxmbd.io.model_file.parts", "jaxmbd.analyses.describe"} <= loaded
+    assert not loaded & {*MOTIONS, *READERS, "matplotlib", "xarray", "pandas"}
+    loaded, _ = in_a_new_process(COMMAND.format(commands=[f"draw pendulum --out {tmp_path / 'swing.png'}"]))
+    assert "matplotlib" in loaded
+    assert not loaded & {*MOTIONS, *READERS, "xarray", "pandas", "jaxmbd.plot._animate"}
+
+
+@pytest.mark.slow
+def test_of_a_known_model_nothing_is_compiled(tmp_path: Path) -> None:
+    """Neither an analysis, which is on disk, nor the operations on its results, which NumPy carries out."""
+    commands = ("check pendulum", f"draw pendulum --out {tmp_path / 'x.png'}", "linearize pendulum --no-files")
+    listen = LISTEN.replace("compiled.append(event)", "'backend_compile' in event and compiled.append(event)")
+    code = COMMAND.format(commands=commands)
+    in_a_new_process(code)
+    _, compiled = in_a_new_process(code, listen)
+    assert compiled == 0
+
+
 def test_completion_loads_no_library_that_computes() -> None:
     loaded, _ = in_a_new_process("""
 import os

@@ -52,7 +52,7 @@ def assemble(model: Model) -> None:
     mechanism, state = model.mechanism, model.assembled()
     names = (*mechanism.coordinate_names, *mechanism.speed_names)
     units = (*mechanism.coordinate_units, *mechanism.speed_units)
-    rows = zip(names, units, map(float, (*state.q, *state.v)), strict=True)
+    rows = zip(names, units, (*state.q.tolist(), *state.v.tolist()), strict=True)
     show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
     text = f"constraints: {sum(mechanism.constraint_sizes())}"
     if (rank := int(state.rank)) >= 0:

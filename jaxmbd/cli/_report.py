@@ -54,7 +54,7 @@ def show_motion(model: Model, solution: "Solution", what: str, film: bool) -> No
     with model.working("compiling and reading"):
         read, quality = columns(solution, model.reads), _quality(solution)
     numbers = [(n, u, x[0], x[-1], x.min(), x.max()) for n, u, x in read]
-    start, end = float(solution.ts[0]), float(solution.ts[-1])
+    start, *_, end = solution.ts.tolist()
     title = f"{model.name}: {what}, {start:g} to {end:g} s"
     show_table(model.console, title, ("quantity", "unit"), ("start", "end", "least", "largest"), numbers)
     model.console.print(quality)
@@ -139,7 +139,8 @@ def point_names(mechanism: Mechanism) -> list[str]:
 
 def _save_film(solution: "Solution", path: Path) -> None:
     """Write the motion as an animation of fixed duration, with the paths of all `Point` sensors."""
-    speed = float(solution.ts[-1] - solution.ts[0]) / _FILM
+    start, *_, end = solution.ts.tolist()
+    speed = (end - start) / _FILM
     plot.save_animation(
         plot.animate(solution, trace=point_names(solution.mechanism), fps=_FPS, speed=speed), path, dpi=_FILM_DPI
     )

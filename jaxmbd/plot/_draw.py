@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import jax.numpy as jnp
+import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.assembly.multistart import guessed
-from jaxmbd.arrays import Number, Numbers, as_float
+from jaxmbd.arrays import Number, Numbers, as_float, constant
 from jaxmbd.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
@@ -62,13 +62,13 @@ def draw(
     check_mechanism(mechanism)
     check_view(mechanism, (elev, azim))
     qs = as_coordinates(guessed(mechanism, {}) if q is None else q)[None]
-    given, v = (q.t, q.v) if isinstance(q, State) else (0.0, jnp.zeros(mechanism.nv))
+    given, v = (q.t, q.v) if isinstance(q, State) else (0.0, np.zeros(mechanism.nv))
     if t is not None:
         check_finite("draw", "t", as_float(t), ())
-    ts = jnp.asarray(given if t is None else t, dtype=float)[None]
+    ts, vs = (constant(np.asarray(as_float(x))[None]) for x in (given if t is None else t, v))
     geometry = Geometry(mechanism, ts, qs)
     forces = checked_reactions(mechanism, reactions or {})
-    scene = Scene(geometry, forces, applied_forces(mechanism, ts, jnp.asarray(qs), jnp.asarray(v)[None]))
+    scene = Scene(geometry, forces, applied_forces(mechanism, ts, constant(qs), vs))
     picture = picture_of(scene, axes, (elev, azim))
     if labels:
         picture.write_labels()

@@ -8,12 +8,13 @@ from typing import Any
 import diffrax as dfx
 import jax.numpy as jnp
 import pytest
-from matplotlib.animation import FuncAnimation
+from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 from jaxmbd.upstream import diffrax_internals, equinox_internals, jax_internals
-from jaxmbd.upstream.matplotlib_internals import frame_rate
+from jaxmbd.upstream.matplotlib_internals import drawn_once, frame_rate
 
 PACKAGE = Path(jax_internals.__file__).parents[1]
 USED = jax_internals.USED | equinox_internals.USED | diffrax_internals.USED
@@ -75,6 +76,20 @@ def test_matplotlibs_animations_tell_their_rate() -> None:
     animation = FuncAnimation(Figure(), lambda k: [], frames=2, interval=1000 / 30)
     animation._draw_was_started = True  # else it warns that nobody saw it  # pyright: ignore
     assert frame_rate(animation) == pytest.approx(30, rel=1e-12)
+
+
+def test_matplotlib_draws_each_frame_of_a_film_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the canvas drawn again, a film would take twice as long, and nothing would say so."""
+    drawn: list[Figure] = []
+    draw = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda figure, renderer: drawn.append(figure) or draw(figure, renderer))
+    figure = FigureCanvasAgg(Figure(figsize=(1, 1))).figure
+    animation = FuncAnimation(figure, lambda k: [], frames=3)
+    with drawn_once(animation):
+        animation.save(tmp_path / "film.gif", writer=PillowWriter(fps=5), dpi=20)
+    drawn_with_it, drawn[:] = len(drawn), []
+    animation.save(tmp_path / "film.gif", writer=PillowWriter(fps=5), dpi=20)
+    assert (drawn_with_it, len(drawn)) == (3, 6)
 
 
 UNDOCUMENTED = ("jax._src", "jax.interpreters", "jax.extend", "jax.experimental", "equinox.internal", "equinox._")

@@ -82,22 +82,22 @@ class LinearSystem(eqx.Module):
     @property
     def stiffness(self) -> Float[Array, "k k"]:
         """The stiffness matrix `K̂` of `M̂ p̈ + D̂ ṗ + K̂ p = …`, for constant states of parts."""
-        return -self.mass @ self._half(0)
+        return self._times_mass(0)
 
     @property
     def damping(self) -> Float[Array, "k k"]:
         """The matrix `D̂` of `M̂ p̈ + D̂ ṗ + K̂ p = …`: damping, gyroscopic and Coriolis forces."""
-        return -self.mass @ self._half(1)
+        return self._times_mass(1)
 
-    def _half(self, side: int) -> Float[Array, "k k"]:
-        """Return the derivatives of the accelerations by the coordinates (0) or the speeds (1), a block of `A`."""
+    def _times_mass(self, side: int) -> Float[Array, "k k"]:
+        """Return `-M̂` times the derivatives of the accelerations by the coordinates (0) or the speeds (1), a block of
+        `A`."""
         if len(self.coordinates) != len(self.speeds):
             raise MechanismError(
                 "With rolling there are fewer independent speeds than coordinates, and no equations of second order: "
                 "use A, eigenvalues and modes()."
             )
-        n = len(self.speeds)
-        return self.A[n : 2 * n, side * n : (side + 1) * n]
+        return _product(self.mass, self.A, len(self.speeds), side)
 
     @property
     def eigenvalues(self) -> Complex[Array, " x"]:
@@ -260,6 +260,11 @@ class LinearSystem(eqx.Module):
         if self.remark:
             about += f"\n{self.remark}"
         return "\n".join([about, *names_of(self)])
+
+
+@trace_once
+def _product(mass: Array, A: Array, n: int, side: int) -> Array:
+    return -mass @ A[n : 2 * n, side * n : (side + 1) * n]
 
 
 @trace_once

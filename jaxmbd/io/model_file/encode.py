@@ -7,21 +7,26 @@ it is: `{ type = "int", value = 3 }`. So each array, number and container is rea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import lazy_loader
 import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.io.fmu.running import RunningFmu
 from jaxmbd.io.model_file.import_paths import import_path
 from jaxmbd.io.model_file.parts import Argument, Form, classes, written_arguments
 from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.user_functions import plain
+
+if TYPE_CHECKING:
+    from jaxmbd.io.fmu import running
+else:  # few mechanisms have parts that are FMUs
+    running = lazy_loader.load("jaxmbd.io.fmu.running", suppress_warning=True)
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = ("float16", "bfloat16", "float32", "float64", "bool", *_INTEGERS)
@@ -91,7 +96,7 @@ class Encoder:
             return self._dict(value, where)
         if isinstance(value, np.generic) and str(value.dtype) in DTYPES:
             return {"type": "scalar", "dtype": str(value.dtype), "value": numbers(np.asarray(value))}
-        if isinstance(value, RunningFmu):
+        if isinstance(value, running.RunningFmu):
             raise MechanismError(
                 f"{where} is {value}, which a model file cannot hold: who loads a model would run native code unasked. "
                 "Save the mechanism without this part, and add it after loading: import_fmu(...), with_parts([part])."
