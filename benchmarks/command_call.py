@@ -34,7 +34,7 @@ def imports(*arguments: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True
     )
-    found: dict[str, float] = {group: 0.0 for group in (*GROUPS, "others")}
+    found: dict[str, float] = dict.fromkeys((*GROUPS, "others"), 0.0)
     for microseconds, module in IMPORTED.findall(done.stderr.decode()):
         package = module.partition(".")[0]
         found[package if package in GROUPS else "others"] += 1e-6 * int(microseconds)

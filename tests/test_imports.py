@@ -96,6 +96,9 @@ def test_commands_about_a_model_load_nothing_of_motions_and_other_files(tmp_path
     loaded, _ = in_a_new_process(COMMAND.format(commands=commands))
     assert {"jaxmbd.io.model_file.parts", "jaxmbd.analyses.describe"} <= loaded
     assert not loaded & {*MOTIONS, *READERS, "matplotlib", "xarray", "pandas"}
+
+
+def test_a_picture_of_a_model_loads_nothing_of_motions(tmp_path: Path) -> None:
     loaded, _ = in_a_new_process(COMMAND.format(commands=[f"draw pendulum --out {tmp_path / 'swing.png'}"]))
     assert "matplotlib" in loaded
     assert not loaded & {*MOTIONS, *READERS, "xarray", "pandas", "jaxmbd.plot._animate"}

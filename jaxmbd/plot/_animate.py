@@ -128,7 +128,7 @@ def save_animation(
             target.write_text(_page(animation), encoding="utf-8")
         else:
             kind = PillowWriter if suffix == ".gif" else FFMpegWriter
-            told = lambda k, frames: report(f"{said}: frame {k + 1} of {frames} ...")  # noqa: E731
+            told = lambda k, frames: report(f"{said}: frame {k + 1} of {frames or 'many'} ...")  # noqa: E731
             animation.save(target, writer=kind(fps=frame_rate(animation)), dpi=dpi, progress_callback=told)
     return target
 

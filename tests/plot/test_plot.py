@@ -328,6 +328,17 @@ def test_animation_is_saved_as_gif_page_and_film(swing: mbd.Solution, tmp_path: 
     assert film_path.read_bytes()[4:8] == b"ftyp"
 
 
+def test_a_film_says_how_far_it_is(
+    swing: mbd.Solution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAXMBD_PROGRESS", "1")
+    film = plot.animate(swing, fps=10)
+    plot.save_animation(film, tmp_path / "swing.gif", dpi=40)
+    assert re.fullmatch(r"drawing swing\.gif: frame 6 of 6 \.\.\. \d+ s\n", capsys.readouterr().err)
+    plot.save_animation(film, tmp_path / "swing.gif", dpi=40, progress=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_saving_says_what_is_valid_and_what_to_install(
     swing: mbd.Solution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
