@@ -331,8 +331,8 @@ def test_animation_is_saved_as_gif_page_and_film(swing: mbd.Solution, tmp_path: 
 def test_a_film_says_how_far_it_is(
     swing: mbd.Solution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("JAXMBD_PROGRESS", "1")
     film = plot.animate(swing, fps=10)
+    monkeypatch.setenv("JAXMBD_PROGRESS", "1")
     plot.save_animation(film, tmp_path / "swing.gif", dpi=40)
     assert re.fullmatch(r"drawing swing\.gif: frame 6 of 6 \.\.\. \d+ s\n", capsys.readouterr().err)
     plot.save_animation(film, tmp_path / "swing.gif", dpi=40, progress=False)
