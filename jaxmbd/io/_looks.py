@@ -29,7 +29,9 @@ class Looks:
         self._found: dict[str, list[Shape]] = {}
         self._unseen: list[tuple[str, str, int | None]] = []
 
-    def add(self, part: str, line: int | None, owner: Owner, make: Callable[[], tuple[Shape, Placement] | None]) -> None:
+    def add(
+        self, part: str, line: int | None, owner: Owner, make: Callable[[], tuple[Shape, Placement] | None]
+    ) -> None:
         """Add a shape at a placement in the frame of its owner; one that cannot be shown is remarked."""
         try:
             made = make()
@@ -62,7 +64,9 @@ class Looks:
             outside = next((place for place in places if place.is_file()), None)
             if outside is None:
                 raise MechanismError(f"mesh {name!r}: {error}") from None
-            text = f"it is at {str(outside.resolve())!r}, outside of {str(self.within)!r}: pass within= (for the command: "
+            text = (
+                f"it is at {str(outside.resolve())!r}, outside of {str(self.within)!r}: pass within= (for the command: "
+            )
             raise MechanismError(f"mesh {name!r}: {text}--within), the folder that holds all files") from None
         return Shape("mesh", (), self.meshes.triangles(path, scale))
 

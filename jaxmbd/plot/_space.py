@@ -19,7 +19,7 @@ from mpl_toolkits.mplot3d.art3d import Line3D, Poly3DCollection
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._plane import label_style
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain
-from jaxmbd.scene.looks import with_fewer_faces
+from jaxmbd.scene.looks import for_sorting
 from jaxmbd.scene.pieces import GREY, INK, REACTION, Piece
 from jaxmbd.scene.scene import AZIM, ELEV, Legend, Limits, Scene, Trace, View
 from jaxmbd.scene.surfaces import Faces, arrow, joined, normals
@@ -68,7 +68,7 @@ class SpacePicture:
         self.light = _light(self.axes)
         self.traces = [_add_trace(self.axes, trace) for trace in scene.traces]
         self.floors = [piece for piece in scene.pieces if piece.is_floor]
-        self.solids = with_fewer_faces((piece for piece in scene.pieces if not piece.is_floor), _MOST_FACES)
+        self.solids = for_sorting((piece for piece in scene.pieces if not piece.is_floor), _MOST_FACES)
         if has_ghost:
             ghost = self._add(self.solids, _SOLID_LAYER - _UNDER)
             ghost.set_facecolor((*np.full(3, 0.6), 0.25))
@@ -128,7 +128,10 @@ class SpacePicture:
 
 def lit(piece: Piece, faces: Faces, light: np.ndarray) -> Float[np.ndarray, "_ 4"]:
     """The colours of a piece's faces under light from a direction."""
-    base = np.broadcast_to(np.array(to_rgb(piece.colour)) * np.reshape(piece.dark, (-1, np.shape(piece.dark)[-1] if np.ndim(piece.dark) > 1 else 1)), (len(faces), 3))
+    dark = np.asarray(piece.dark)
+    base = np.broadcast_to(
+        np.array(to_rgb(piece.colour)) * (dark if dark.ndim == 2 else dark.reshape(-1, 1)), (len(faces), 3)
+    )
     if not piece.is_floor:
         towards = 0.5 + 0.5 * normals(faces) @ light
         if piece.alpha < 1:

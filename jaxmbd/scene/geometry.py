@@ -52,7 +52,9 @@ class Geometry:
         self.curves = {i: self._curve(i, frames) for i, frames in frames_of(mechanism.bodies).items()}
         rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
         self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
-        self.looks = [box_about(shapes_of(mechanism, i), self.dim) for i in (*bodies, -1)]  # the last one is the ground's
+        self.looks = [
+            box_about(shapes_of(mechanism, i), self.dim) for i in (*bodies, -1)
+        ]  # the last one is the ground's
         bare = self._extent([0.0] * len(bodies))
         self.solids = [self._solid(i, bare) if self.dim == 3 else None for i in bodies]
         reach = [0.0 if solid is None else float(solid.halves.max()) for solid in self.solids]

@@ -21,6 +21,7 @@ from jaxmbd.spatial import Body
 
 MOST_FACES = 40_000  # of all shapes of a mechanism in a page
 _SIDES = 32  # of round shapes
+_PARTS = 8  # into which each edge of a box is divided where faces are sorted by depth
 _FINEST = 512  # cells along the longest side of a mesh that is made coarser
 _WHITE = "#ffffff"
 _NOT_INK = {INK: "#232323", "#000000": "#010101"}  # what is drawn in ink is light in a dark page; a shape stays dark
@@ -106,13 +107,27 @@ def _faces(shape: Shape, share: float) -> tuple[Faces, np.ndarray | None]:
     return revolved(np.abs(radii), heights, _SIDES), None
 
 
-def with_fewer_faces(pieces: Iterable[Piece], most: int) -> list[Piece]:
-    """The pieces of a scene, of which those of meshes have at most so many faces together, or a few each."""
-    pieces = list(pieces)
+def for_sorting(pieces: Iterable[Piece], most: int) -> list[Piece]:
+    """The pieces of a scene for a picture that sorts faces by depth: those of meshes have at most so many faces
+    together, or a few each, and the large faces of boxes are divided."""
+    pieces = [_divided(piece) if piece.is_look and piece.alpha == 1 else piece for piece in pieces]
     total = sum(len(p.points) for p in pieces if p.is_look and not callable(p.points))
     if total <= most:
         return pieces
     return [_thinned(piece, most / total) if piece.is_look else piece for piece in pieces]
+
+
+def _divided(piece: Piece) -> Piece:
+    """A piece of few quadrilaterals with each divided into smaller ones."""
+    points = piece.points
+    if callable(points) or len(points) > 6 or points.shape[1] != 4:
+        return piece
+    s, t = np.meshgrid(np.arange(_PARTS) / _PARTS, np.arange(_PARTS) / _PARTS)
+    corners = [(s, t), (s + 1 / _PARTS, t), (s + 1 / _PARTS, t + 1 / _PARTS), (s, t + 1 / _PARTS)]
+    a, b, c, d = (points[:, k, None, None, None] for k in range(4))
+    u, v = (np.stack([corner[k] for corner in corners], axis=-1)[None, ..., None] for k in (0, 1))
+    faces = (1 - u) * (1 - v) * a + u * (1 - v) * b + u * v * c + (1 - u) * v * d
+    return replace(piece, points=faces.reshape(-1, 4, 3))
 
 
 def _thinned(piece: Piece, share: float) -> Piece:

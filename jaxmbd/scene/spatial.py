@@ -92,7 +92,9 @@ _PARALLEL = 1 - 1e-6  # the cosine from which axes count as parallel
 
 
 def body(geometry: Geometry, i: int, is_covered: bool) -> list[Piece]:
-    """The body's own shapes; else a bar, a hull or an equivalent solid, and the mark of the centre of mass: black and white octants of a ball."""
+    """The shapes of the body; without any, a bar, a hull or an equivalent solid, and the mark of the centre of mass:
+    black and white octants of a ball.
+    """
     name, size, colour = geometry.mechanism.bodies[i].name, geometry.size, body_colour(i)
     centre, corners = geometry.centre(i), geometry.corners[i]
     if own := looks(geometry.mechanism, i):

@@ -1,4 +1,7 @@
-"""Meshes from files: STL, OBJ, PLY, OFF, GLB and glTF, read by trimesh. A file is data: it is checked, and its size limited."""
+"""Meshes from files: STL, OBJ, PLY, OFF, GLB and glTF, read by trimesh.
+
+A file is data: what trimesh does not check is checked before, sizes are limited, and no file elsewhere is read.
+"""
 
 import importlib
 import json
@@ -58,7 +61,9 @@ def read_mesh(path: Path) -> Mesh:
         raise
     except Exception as error:  # whatever a broken file leads to
         said = " ".join(printable(str(error)).split())[:200]
-        raise _error(path, f"this is no {kind[1:].upper()} file that can be read ({said or type(error).__name__}).") from None
+        raise _error(
+            path, f"this is no {kind[1:].upper()} file that can be read ({said or type(error).__name__})."
+        ) from None
     if not parts:
         raise _error(path, "there is no triangle in this file.")
     return check_mesh(repr(str(path)), _joined(parts))
@@ -106,7 +111,9 @@ class _Folder:
             content = file.read(self.left + 1)
         self.left -= len(content)
         if self.left < 0:
-            raise _error(path, f"it is larger than {MOST_BYTES // 2**20} MiB, the limit of a mesh. Export a coarser one.")
+            raise _error(
+                path, f"it is larger than {MOST_BYTES // 2**20} MiB, the limit of a mesh. Export a coarser one."
+            )
         return content
 
     def beside(self, name: str) -> bytes:
@@ -124,7 +131,6 @@ class _Folder:
 
 def _resolver(trimesh: Any, folder: _Folder) -> Any:
     """What trimesh asks for the files that a mesh refers to."""
-
 
     class Beside(trimesh.resolvers.Resolver):
         def __init__(self) -> None:
@@ -195,7 +201,9 @@ def _check_counts(path: Path, tree: Mapping[str, Any]) -> None:
         raise ValueError("its accessors and nodes are no lists of objects")
     count = sum(x["count"] for x in accessors if isinstance(x.get("count"), int))
     if count > 10 * MOST_TRIANGLES or any(not isinstance(x.get("count"), int) or x["count"] < 0 for x in accessors):
-        raise _error(path, f"it asks for {count} numbers; at most {10 * MOST_TRIANGLES} are read. Export a coarser mesh.")
+        raise _error(
+            path, f"it asks for {count} numbers; at most {10 * MOST_TRIANGLES} are read. Export a coarser mesh."
+        )
     if len(nodes) > _MOST_NODES:
         raise _error(path, f"it has {len(nodes)} nodes; at most {_MOST_NODES} are read.")
     _check_tree(path, nodes)

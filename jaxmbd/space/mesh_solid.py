@@ -27,9 +27,7 @@ from jaxmbd.space.solid import Solid
 _FLAT = 1e-9  # of the volume of a cube with the mesh's area, below which a mesh encloses nothing
 
 
-def mesh(
-    density: Number, source: str | PathLike[str] | tuple[Numbers, Numbers], scale: Number = 1.0
-) -> Solid:
+def mesh(density: Number, source: str | PathLike[str] | tuple[Numbers, Numbers], scale: Number = 1.0) -> Solid:
     """The solid that a closed mesh encloses, in the frame of its file; `density` [kg/m³].
 
     Mass, centre of mass and inertia are exact for the mesh, and differentiable by density, scale and vertices. A body
@@ -128,7 +126,7 @@ def _check_closed(part: str, vertices: np.ndarray | None, faces: np.ndarray) -> 
         _check_volumes(part, vertices, faces)
 
 
-def _edge(edge: int, count: int, vertices: np.ndarray | None) -> str:
+def _edge(edge: Any, count: int, vertices: np.ndarray | None) -> str:
     ends = divmod(int(edge), count)
     if vertices is None:
         return f"from vertex {ends[0]} to {ends[1]}"
@@ -146,14 +144,17 @@ def _check_volumes(part: str, vertices: np.ndarray, faces: np.ndarray) -> None:
     if abs(volume) <= least:
         raise MechanismError(
             f"{part}: it encloses no volume ({volume:.3g} for a surface of {area:.3g}, in units of the file): it is "
-            "flat, or its parts cancel. A solid needs a closed surface around a volume; shapes.mesh(...) is only looked at."
+            "flat, or its parts cancel. A solid needs a closed surface around a volume; what is only looked at is a "
+            "shapes.mesh(...)."
         )
     if volume < 0:
         raise MechanismError(
             f"{part}: all its faces point inwards, so that its volume would be {volume:.6g} (in units of the file). "
             "Triangles must be counter-clockwise seen from outside: reverse each, faces[:, ::-1]."
         )
-    links = coo_array((np.ones(2 * len(faces)), (np.tile(faces[:, 0], 2), faces[:, 1:].T.ravel())), shape=(len(vertices),) * 2)
+    links = coo_array(
+        (np.ones(2 * len(faces)), (np.tile(faces[:, 0], 2), faces[:, 1:].T.ravel())), shape=(len(vertices),) * 2
+    )
     shells, shell = np.unique(connected_components(links, directed=False)[1][faces[:, 0]], return_inverse=True)
     each = np.bincount(shell, weights=volumes)
     if len(shells) == 1 or (each >= -least).all():

@@ -128,7 +128,9 @@ class Shape:
             raise MechanismError(f"{part}: opacity must be above 0, and at most 1, got {opacity:g}.")
         colour = self.colour.lower() if isinstance(self.colour, str) else self.colour
         if colour is not None and not (isinstance(colour, str) and _COLOUR.fullmatch(colour)):
-            raise MechanismError(f'{part}: colour must be written as "#rrggbb", such as "#0072b2", got {shown(colour)}.')
+            raise MechanismError(
+                f'{part}: colour must be written as "#rrggbb", such as "#0072b2", got {shown(colour)}.'
+            )
         values = {"size": size, "position": _numbers(part, "position", self.position, 3), "opacity": opacity}
         values |= {"rotation": tuple(turn.tolist()), "colour": colour}
         for name, value in values.items():
@@ -190,7 +192,9 @@ def as_shapes(part: str, shapes: Any) -> tuple[Shape, ...]:
     if isinstance(shapes, Shape):
         return (shapes,)
     if not isinstance(shapes, Iterable) or isinstance(shapes, str | bytes):
-        raise MechanismError(f"{part} must be a shape, such as spatial.shapes.box(...), or several, got {shown(shapes)}.")
+        raise MechanismError(
+            f"{part} must be a shape, such as spatial.shapes.box(...), or several, got {shown(shapes)}."
+        )
     found = tuple(shapes)
     for shape in found:
         check_instance(part, shape, Shape, "a shape, such as spatial.shapes.box(...), or several of them")
@@ -252,7 +256,9 @@ def _simple(kind: str, size: tuple[Number, ...], colour: str | None, opacity: Nu
         numbers.append(array)
     for array in numbers:
         if not is_concrete(array):
-            raise MechanismError(f"{part}: a size is traced. Shapes are looked at, and not computed with: give numbers.")
+            raise MechanismError(
+                f"{part}: a size is traced. Shapes are looked at, and not computed with: give numbers."
+            )
     return Shape(kind, tuple(float(x) for x in numbers), colour=colour, opacity=opacity)  # type: ignore
 
 
@@ -298,5 +304,3 @@ def _given(source: Any) -> Mesh:
         raise MechanismError("shapes.mesh: its vertices are traced. Shapes are looked at: give numbers.")
     check_finite("shapes.mesh", "vertices", vertices, (np.shape(vertices)[0] if np.ndim(vertices) else 0, 3))
     return check_mesh("shapes.mesh", Mesh(np.asarray(vertices, float), np.asarray(faces)))
-
-

@@ -190,9 +190,8 @@ class Decoder:
         """The solid that a mesh encloses, in place of a mass."""
         if self.floats != jnp.result_type(float):
             raise place.error(f"mass properties of a mesh are {jnp.result_type(float)}, and this file's {self.floats}.")
-        numbers = {"density": density, "scale": scale}
-        density, scale = (_plain(place.at(key), value, Form.REAL) for key, value in numbers.items())
-        return mesh(density, mesh_path(file, place.at("file")), scale)
+        real = lambda key, value: _plain(place.at(key), value, Form.REAL)  # noqa: E731
+        return mesh(real("density", density), mesh_path(file, place.at("file")), real("scale", scale))
 
     def _items(self, place: Place, items: object) -> list[object]:
         if not isinstance(items, list):

@@ -158,7 +158,7 @@ def numbers(array: np.ndarray) -> Any:
 
 
 def _is_left_out(value: object, argument: Argument) -> bool:
-    """True for no value where that is the default, for no shapes, and for a default function that has no import path."""
+    """True for no value where that is the default, no shapes, and a default function that has no import path."""
     value = plain(value)
     if argument.form is Form.SHAPE and value == ():
         return True

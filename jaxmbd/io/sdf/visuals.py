@@ -9,7 +9,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.io._looks import Looks, hex_colour
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io._xml import Element
-from jaxmbd.io.sdf.frames import Frame, Frames
+from jaxmbd.io.sdf.frames import Frames
 from jaxmbd.io.sdf.values import Values
 from jaxmbd.space.shapes import Shape
 
@@ -28,14 +28,12 @@ def looks_of(values: Values, frames: Frames, owners: Mapping[str, Owner], within
     looks = Looks(values.path, within, values.remarks)
     for name, frame in frames.of("link"):
         for visual in frame.element.all("visual"):
-            make = lambda at=(name, frame), visual=visual: _shape(values, frames, looks, *at, visual)  # noqa: E731
+            make = lambda link=name, visual=visual: _shape(values, frames, looks, link, visual)  # noqa: E731
             looks.add(f"link {frames.shown(name)!r}", visual.line, owners[name], make)
     return looks
 
 
-def _shape(
-    values: Values, frames: Frames, looks: Looks, link: str, frame: Frame, visual: Element
-) -> tuple[Shape, Placement] | None:
+def _shape(values: Values, frames: Frames, looks: Looks, link: str, visual: Element) -> tuple[Shape, Placement] | None:
     geometry = visual.first("geometry")
     if geometry is None or not geometry.children:
         raise values.error(visual, "it has no <geometry>, or an empty one.")

@@ -125,7 +125,9 @@ class Mechanism(eqx.Module):
         check_flags("Mechanism", floating=floating)
         self.floating, self.scenery = floating, as_shapes("scenery", scenery)
         if self.scenery and self.space.dim == 2:
-            raise MechanismError("scenery is looked at in space; this mechanism lies in the plane, which has no shapes.")
+            raise MechanismError(
+                "scenery is looked at in space; this mechanism lies in the plane, which has no shapes."
+            )
         check_instance("coordinates", coordinates, str, "'absolute' or 'joint'")
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
         self.tree = absolute(self.bodies)  # preliminary: the spanning tree needs checked parts
