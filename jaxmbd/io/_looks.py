@@ -68,7 +68,10 @@ class Looks:
                 f"it is at {str(outside.resolve())!r}, outside of {str(self.within)!r}: pass within= (for the command: "
             )
             raise MechanismError(f"mesh {name!r}: {text}--within), the folder that holds all files") from None
-        return Shape("mesh", (), self.meshes.triangles(path, scale))
+        try:
+            return Shape("mesh", (), self.meshes.triangles(path, scale))
+        except MechanismError as error:
+            raise MechanismError(f"mesh {name!r}: {_PLACE.sub('', str(error))}") from None
 
     def dressed(self, bodies: Iterable[Body]) -> list[Body]:
         """The bodies with their shapes, and remarks on what is not shown."""

@@ -121,8 +121,11 @@ class _Folder:
         path = (self.folder / name).resolve()
         suffix = path.suffix.lower()
         if suffix not in (".bin", ".mtl") or not path.is_relative_to(self.folder.resolve()):
-            raise ValueError(f"{name!r} is not read")
-        content = self.read(path)
+            raise ValueError(f"{name!r} is not read, only .bin and .mtl in its folder")
+        try:
+            content = self.read(path)
+        except MechanismError as error:
+            raise ValueError(str(error)) from None
         if suffix == ".bin":
             return content
         kept = (b"newmtl", b"Kd", b"d ", b"Ka")

@@ -177,8 +177,8 @@ def _integrals(
 ) -> tuple[Scalar, Float[Array, "3 3"], Float[Array, "3"]]:
     """Mass, inertia about the centre of mass, and that centre."""
     # The sums do not depend on the point that they are taken about, but their rounding does.
-    about = jax.lax.stop_gradient(corners.mean(axis=(0, 1)))
-    a, b, c = (corners[:, k] - about for k in range(3))
+    about = jax.lax.stop_gradient(jnp.mean(corners, axis=(0, 1)))
+    a, b, c = (corners[:, k] - about[None] for k in range(3))
     d = jnp.sum(a * jnp.cross(b, c), axis=1)
     s = a + b + c
     volume, first = jnp.sum(d) / 6, jnp.sum(d[:, None] * s, axis=0) / 24

@@ -56,10 +56,10 @@ class Triangles:
     @classmethod
     def of(cls, mesh: Mesh, file: str = "", scale: Three = (1.0, 1.0, 1.0)) -> "Triangles":
         """Those of a mesh, scaled along the axes; a scale that mirrors turns the faces round."""
-        vertices, faces = mesh.vertices * np.asarray(scale), mesh.faces
-        if np.prod(scale) < 0:
-            faces = faces[:, ::-1]
-        arrays = vertices.astype("<f4"), faces.astype("<u4"), mesh.colours
+        faces = mesh.faces if np.prod(np.sign(scale)) > 0 else mesh.faces[:, ::-1]
+        with np.errstate(over="ignore"):
+            vertices = (mesh.vertices * np.asarray(scale)).astype("<f4")
+        arrays = vertices, faces.astype("<u4"), mesh.colours
         if not np.isfinite(arrays[0]).all():
             raise MechanismError("mesh: a vertex is too far away for numbers in single precision; is the scale right?")
         for array in arrays:
