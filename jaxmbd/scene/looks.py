@@ -23,6 +23,7 @@ MOST_FACES = 40_000  # of all shapes of a mechanism in a page
 _SIDES = 32  # of round shapes
 _PARTS = 8  # into which each edge of a box is divided where faces are sorted by depth
 _FINEST = 512  # cells along the longest side of a mesh that is made coarser
+_NAMED = 3  # bodies of which a remark says that they are drawn coarser
 _WHITE = "#ffffff"
 _NOT_INK = {INK: "#232323", "#000000": "#010101"}  # what is drawn in ink is light in a dark page; a shape stays dark
 
@@ -42,17 +43,20 @@ def looks(mechanism: Mechanism, body: int) -> list[Piece]:
     return [_piece(shape, name, place, colour, _share(mechanism)) for shape in shapes_of(mechanism, body)]
 
 
-def remarks(mechanism: Mechanism) -> list[str]:
-    """Sentences on meshes that are drawn with fewer triangles than they have."""
-    found = []
+def remark(mechanism: Mechanism) -> str:
+    """A sentence on meshes that are drawn with fewer triangles than they have; empty if there are none."""
+    names, shown, given = list[str](), 0, 0
     for body in range(-1, len(mechanism.bodies)):
-        owner = "the ground" if body < 0 else mechanism.bodies[body].name
-        for shape in shapes_of(mechanism, body):
-            count = 0 if shape.triangles is None else len(shape.triangles.faces)
-            shown = len(_faces(shape, _share(mechanism))[0]) if count else 0
-            if shown < count:
-                found.append(f"The mesh of {owner} is drawn with {shown} of its {count} triangles.")
-    return found
+        counts = [len(shape.triangles.faces) for shape in shapes_of(mechanism, body) if shape.triangles is not None]
+        drawn = [len(piece.points) for piece in looks(mechanism, body) if not callable(piece.points)] if counts else []
+        drawn = [n for n, x in zip(drawn, shapes_of(mechanism, body), strict=False) if x.triangles is not None]
+        if sum(drawn) < sum(counts):
+            names.append("the ground" if body < 0 else mechanism.bodies[body].name)
+            shown, given = shown + sum(drawn), given + sum(counts)
+    if not names:
+        return ""
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"Meshes of {listed} are drawn with {shown} of their {given} triangles."
 
 
 def box_about(shapes: tuple[Shape, ...], dimension: int) -> Float[np.ndarray, "_ _"]:
@@ -172,4 +176,13 @@ def _on_grid(
     kept = np.flatnonzero((a != b) & (b != c) & (c != a))
     _, first = np.unique(np.sort(joined[kept], axis=1), axis=0, return_index=True)
     kept = kept[np.sort(first)]
-    return means, joined[kept], kept
+    corners = joined[kept]
+    # A thin triangle may have been turned round; then it would be dark.
+    turned = np.sum(_across(means, corners) * _across(vertices, faces[kept]), axis=1) < 0
+    corners[turned] = corners[turned][:, ::-1]
+    return means, corners, kept
+
+
+def _across(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    a, b, c = np.moveaxis(vertices[faces], 1, 0)
+    return np.cross(b - a, c - a)

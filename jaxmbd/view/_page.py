@@ -18,7 +18,7 @@ from jaxmbd.arrays import Number, is_concrete
 from jaxmbd.checks import as_path, check_instance, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.scene.looks import remarks
+from jaxmbd.scene.looks import remark
 from jaxmbd.scene.motion import check_rate
 from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
@@ -148,7 +148,7 @@ def _reasons(recordings: Sequence[Recording]) -> list[str]:
 
 def _coarser(scenes: Sequence[Scene]) -> Iterable[str]:
     """Which meshes are drawn with fewer triangles than they have, each once."""
-    return dict.fromkeys(text for scene in scenes for text in remarks(scene.geometry.mechanism))
+    return filter(None, dict.fromkeys(remark(scene.geometry.mechanism) for scene in scenes))
 
 
 def _several(names: str | Iterable[str]) -> Iterable[str]:

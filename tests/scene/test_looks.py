@@ -107,8 +107,11 @@ def test_large_meshes_are_made_coarser_and_it_is_said(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(volume(faces - (1, 2, 3)), 4 / 3 * np.pi * 1e-3, rtol=0.1)
     above = faces.mean(axis=1)[:, 2] > 3.02
     np.testing.assert_array_equal(np.asarray(piece.dark)[above], np.tile([1.0, 0, 0], (above.sum(), 1)))
-    (said,) = looks.remarks(scene.geometry.mechanism)
-    assert said == f"The mesh of stone is drawn with {len(faces)} of its 2048 triangles."
+    outward = np.sum(normals(faces) * (faces.mean(axis=1) - (1.0, 2.0, 3.0)), axis=1)
+    assert (outward > 0).all()
+    said = f"Meshes of stone are drawn with {len(faces)} of their 2048 triangles."
+    assert looks.remark(scene.geometry.mechanism) == said
+    assert looks.remark(scene_of(shapes.sphere(0.1), SIMPLE["mesh"][0]).geometry.mechanism) == ""
 
 
 def test_meshes_share_what_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
