@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Float, Integer, UInt8
 
 from jaxmbd.arrays import Number, Numbers, as_float, is_concrete
-from jaxmbd.checks import as_path, check_finite, check_instance, check_number
-from jaxmbd.errors import MechanismError, shown
+from jaxmbd.checks import as_path, check_finite, check_instance, check_number, checked_items
+from jaxmbd.errors import MechanismError, is_one_of, shown
 from jaxmbd.space import rotation as rotations
 from jaxmbd.space.mesh_files import Mesh, check_mesh, read_mesh
 
@@ -109,7 +109,7 @@ class Shape:
     opacity: float = field(default=1.0)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if not is_one_of(self.kind, KINDS):
             raise MechanismError(f"Shape: kind must be one of {', '.join(KINDS)}, got {shown(self.kind)}.")
         part, names = f"shapes.{self.kind}", _SIZES[self.kind]
         size = _numbers(part, "size", self.size, len(names))
@@ -191,13 +191,12 @@ def as_shapes(part: str, shapes: Any) -> tuple[Shape, ...]:
     """One shape, or several, as a tuple."""
     if isinstance(shapes, Shape):
         return (shapes,)
-    if not isinstance(shapes, Iterable) or isinstance(shapes, str | bytes):
-        raise MechanismError(
-            f"{part} must be a shape, such as spatial.shapes.box(...), or several, got {shown(shapes)}."
-        )
-    found = tuple(shapes)
+    need = "a shape, such as spatial.shapes.box(...), or several"
+    if isinstance(shapes, str | bytes):
+        raise MechanismError(f"{part} must be {need}, got {shown(shapes)}.")
+    found = checked_items(part, shapes, need)
     for shape in found:
-        check_instance(part, shape, Shape, "a shape, such as spatial.shapes.box(...), or several of them")
+        check_instance(part, shape, Shape, need)
     return found
 
 
@@ -281,18 +280,25 @@ def mesh(
         >>> sp.shapes.mesh((corners, [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]), scale=0.1).triangles
         Triangles(4)
     """
-    factors = as_float(scale)
-    each = np.asarray(factors, float) if is_concrete(factors) and np.size(factors) in (1, 3) else np.zeros(1)
-    three = np.broadcast_to(each, 3)
-    if not (np.isfinite(three).all() and three.all()):
-        raise MechanismError(f"shapes.mesh: scale must be a number that is not zero, or three, got {shown(scale)}.")
-    x, y, z = three.tolist()
+    x, y, z = _scale(scale)
     if isinstance(source, tuple):
         triangles = Triangles.of(_given(source), scale=(x, y, z))
     else:
         path = as_path("shapes.mesh", source)
         triangles = Triangles.of(read_mesh(path), str(Path(path).resolve()), (x, y, z))
     return Shape("mesh", (), triangles, colour=colour, opacity=opacity)  # type: ignore
+
+
+def _scale(scale: Any) -> Three:
+    """One number for all axes, or three."""
+    factors = as_float(scale)
+    check_finite("shapes.mesh", "scale", factors, np.shape(factors) if np.shape(factors) == (3,) else ())
+    if not is_concrete(factors):
+        raise MechanismError("shapes.mesh: scale is traced. Shapes are looked at, and not computed with: give numbers.")
+    x, y, z = np.broadcast_to(np.asarray(factors, float), 3).tolist()
+    if not (x and y and z):
+        raise MechanismError(f"shapes.mesh: scale must be a number that is not zero, or three, got {shown(scale)}.")
+    return x, y, z
 
 
 def _given(source: Any) -> Mesh:
