@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Shapes: their poses, what makes two equal, and what is none."""
 
 from typing import Any
