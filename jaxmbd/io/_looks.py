@@ -12,7 +12,7 @@ from jaxmbd.io._meshes import IDENTITY, Meshes
 from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.body.spatial import Body
-from jaxmbd.space.shapes import Shape, Three
+from jaxmbd.space.shape import Shape, Three
 from jaxmbd.upstream.equinox_internals import with_fields
 
 _NAMED = 4  # shapes that are not shown, each with a remark of its own

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.space.mesh_files import Mesh, read_mesh
-from jaxmbd.space.shapes import Three, Triangles
+from jaxmbd.space.shape import Three, Triangles
 
 MOST_IN_ALL = 8_000_000  # triangles of all meshes of one model, each counted once for each of its scales
 IDENTITY: Three = (1.0, 1.0, 1.0)

@@ -16,7 +16,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.motion import Place
 from jaxmbd.scene.pieces import INK, STAND, Piece, body_colour
 from jaxmbd.scene.surfaces import Faces, ball, box, cylinder, revolved
-from jaxmbd.space.shapes import Shape, matrix
+from jaxmbd.space.shape import Shape, matrix
 from jaxmbd.spatial import Body
 
 MOST_FACES = 40_000  # of all shapes of a mechanism in a page

@@ -21,7 +21,7 @@ from jaxmbd.checks import as_path, check_finite, check_number
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.space.mesh_files import Mesh, check_mesh, read_mesh
-from jaxmbd.space.shapes import Shape, Triangles
+from jaxmbd.space.shape import Shape, Triangles
 from jaxmbd.space.solid import Solid
 
 _FLAT = 1e-9  # of the volume of a cube with the mesh's area, below which a mesh encloses nothing

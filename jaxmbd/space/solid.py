@@ -12,7 +12,7 @@ from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations
-from jaxmbd.space.shapes import Shape
+from jaxmbd.space.shape import Shape
 from jaxmbd.upstream.equinox_internals import is_placeholder
 
 _UNITS = {"density": "kg/m³", "mass": "kg"}

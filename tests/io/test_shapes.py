@@ -13,7 +13,7 @@ from jaxmbd import MechanismError
 from jaxmbd import spatial as sp
 from jaxmbd.io import _meshes
 from jaxmbd.space.mesh_files import Mesh
-from jaxmbd.space.shapes import Shape, Triangles
+from jaxmbd.space.shape import Shape, Triangles
 from tests.io.schema import check_schema
 from tests.io.test_round_trips import check_round_trip
 from tests.space.mesh_bench import ball_mesh, box_mesh, stl, written

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 import jaxmbd as mbd
 from jaxmbd import spatial as sp
-from jaxmbd.space.shapes import Shape, matrix
+from jaxmbd.space.shape import Shape, matrix
 from tests.space.mesh_bench import box_mesh, stl, written
 
 VERTICES, FACES = box_mesh(250.0, 500.0, 1000.0)  # [mm]

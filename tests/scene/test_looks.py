@@ -12,7 +12,7 @@ from jaxmbd.scene.pieces import BODIES, STAND, Piece
 from jaxmbd.scene.scene import Scene
 from jaxmbd.scene.surfaces import normals
 from jaxmbd.space import rotation
-from jaxmbd.space.shapes import Shape, Triangles
+from jaxmbd.space.shape import Shape, Triangles
 from tests.space.mesh_bench import ball_mesh, box_mesh
 
 shapes = sp.shapes

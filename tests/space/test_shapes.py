@@ -10,7 +10,7 @@ import pytest
 from jaxmbd import MechanismError
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation
-from jaxmbd.space.shapes import Shape, Triangles, matrix
+from jaxmbd.space.shape import Shape, Triangles, matrix
 from tests.space.mesh_bench import box_mesh
 
 shapes = sp.shapes

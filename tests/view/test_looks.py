@@ -9,7 +9,7 @@ import jaxmbd as mbd
 from jaxmbd import spatial as sp
 from jaxmbd import view
 from jaxmbd.scene import looks
-from jaxmbd.space.shapes import Shape, Triangles
+from jaxmbd.space.shape import Shape, Triangles
 from tests.space.mesh_bench import ball_mesh, box_mesh
 from tests.view.conftest import Browser
 from tests.view.pages import Content, turning

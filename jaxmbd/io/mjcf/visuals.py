@@ -9,7 +9,7 @@ from jaxmbd.io._looks import Looks, hex_colour
 from jaxmbd.io._placement import Placement, from_quaternion
 from jaxmbd.io.mjcf.source import Source
 from jaxmbd.space.mesh_files import Mesh
-from jaxmbd.space.shapes import Shape, Triangles
+from jaxmbd.space.shape import Shape, Triangles
 
 _SHOWN_GROUPS = 3  # the viewer shows groups 0 to 2 at first; by convention, the others only collide
 _DEFAULT = (0.5, 0.5, 0.5, 1.0)  # MuJoCo's colour of a geom that has none

@@ -23,7 +23,7 @@ from jaxmbd.io.model_file.parts import Argument, Form, classes, written_argument
 from jaxmbd.io.model_file.shapes import shape_table
 from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.space.shapes import Shape
+from jaxmbd.space.shape import Shape
 from jaxmbd.user_functions import plain
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

@@ -34,7 +34,7 @@ from jaxmbd.model.functions.spline import SmoothingSpline
 from jaxmbd.model.joint.shared import RackAndPinion
 from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism, Sensor
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
-from jaxmbd.space.shapes import Shape
+from jaxmbd.space.shape import Shape
 from jaxmbd.space.solid import Solid
 from jaxmbd.space.space import AbstractFrame
 from jaxmbd.space.spatial import SpatialRate

@@ -27,7 +27,7 @@ from jaxmbd.io.model_file.parts import (
 )
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
-from jaxmbd.space.shapes import KINDS
+from jaxmbd.space.shape import KINDS
 
 Schema: TypeAlias = dict[str, Any]  # or a part of one, as `json` writes it
 

@@ -14,7 +14,8 @@ import numpy as np
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.io.model_file.source import Place
 from jaxmbd.space.mesh_files import MOST_BYTES, Mesh, check_mesh
-from jaxmbd.space.shapes import KINDS, Shape, Three, Triangles, mesh
+from jaxmbd.space.shape import KINDS, Shape, Three, Triangles
+from jaxmbd.space.shapes import mesh
 
 _COMMON = ("position", "rotation", "colour", "opacity")
 _OF_MESH = ("file", "scale", "vertices", "triangles", "colours")

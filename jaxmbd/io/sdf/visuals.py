@@ -11,7 +11,7 @@ from jaxmbd.io._placement import Owner, Placement
 from jaxmbd.io._xml import Element
 from jaxmbd.io.sdf.frames import Frames
 from jaxmbd.io.sdf.values import Values
-from jaxmbd.space.shapes import Shape
+from jaxmbd.space.shape import Shape
 
 _SIZES = {
     "box": ("size",),

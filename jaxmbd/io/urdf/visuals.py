@@ -9,7 +9,7 @@ from jaxmbd.io._looks import Looks, hex_colour
 from jaxmbd.io._placement import Placement
 from jaxmbd.io._xml import Element
 from jaxmbd.io.urdf.robot import Robot
-from jaxmbd.space.shapes import Shape
+from jaxmbd.space.shape import Shape
 
 _SIZES = {"box": ("size",), "cylinder": ("radius", "length"), "sphere": ("radius",), "capsule": ("radius", "length")}
 

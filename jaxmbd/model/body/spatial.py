@@ -14,7 +14,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_motion, check_name
 from jaxmbd.space import rotation as rot
-from jaxmbd.space.shapes import Shape, Shapes, as_shapes
+from jaxmbd.space.shape import Shape, Shapes, as_shapes
 from jaxmbd.space.solid import (
     Solid,
     check_inertia,

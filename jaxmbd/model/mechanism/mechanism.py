@@ -49,7 +49,7 @@ from jaxmbd.model.mechanism.validation import (
 )
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
-from jaxmbd.space.shapes import Shape, Shapes, as_shapes
+from jaxmbd.space.shape import Shape, Shapes, as_shapes
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.upstream.equinox_internals import binds_methods_at_once, is_placeholder, with_fields
 from jaxmbd.user_functions import lifted
