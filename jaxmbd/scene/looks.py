@@ -7,6 +7,7 @@ their mean (J. Rossignac and P. Borrel, Multi-resolution 3D Approximations for R
 import itertools
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.motion import Place
 from jaxmbd.scene.pieces import INK, STAND, Piece, body_colour
 from jaxmbd.scene.surfaces import Faces, ball, box, cylinder, revolved
-from jaxmbd.space.shape import Shape, matrix
+from jaxmbd.space.shape import Shape, Triangles, matrix
 from jaxmbd.spatial import Body
 
 MOST_FACES = 40_000  # of all shapes of a mechanism in a page
@@ -88,12 +89,15 @@ def _piece(shape: Shape, name: str, place: Place, colour: str, share: float) -> 
     return Piece(name, place, faces, _NOT_INK.get(own, own), alpha=shape.opacity, is_look=True)
 
 
+@lru_cache(maxsize=64)  # the same mesh is drawn by many bodies, pictures and pages
+def _shown(triangles: Triangles, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return coarser(triangles.vertices.astype(float), triangles.faces.astype(np.int64), most)
+
+
 def _faces(shape: Shape, share: float) -> tuple[Faces, np.ndarray | None]:
     """The surface in the frame of the shape, with the colours `(faces, 3)` of a mesh that has some, from 0 to 1."""
     if shape.triangles is not None:
-        vertices, faces = shape.triangles.vertices.astype(float), shape.triangles.faces.astype(np.int64)
-        most = max(int(share * len(faces)), 4)
-        vertices, faces, kept = coarser(vertices, faces, most)
+        vertices, faces, kept = _shown(shape.triangles, max(int(share * len(shape.triangles.faces)), 4))
         colours = shape.triangles.colours
         return vertices[faces], None if colours is None else colours[kept] / 255.0
     size = np.array(shape.size)
@@ -174,7 +178,8 @@ def _on_grid(
     joined = group[faces]
     a, b, c = joined.T
     kept = np.flatnonzero((a != b) & (b != c) & (c != a))
-    _, first = np.unique(np.sort(joined[kept], axis=1), axis=0, return_index=True)
+    few, (a, b, c) = len(means), np.sort(joined[kept], axis=1).T  # a cube of so few has 64 bits
+    _, first = np.unique((a * few + b) * few + c, return_index=True)
     kept = kept[np.sort(first)]
     corners = joined[kept]
     # A thin triangle may have been turned round; then it would be dark.

@@ -66,7 +66,20 @@ def read_mesh(path: Path) -> Mesh:
         ) from None
     if not parts:
         raise _error(path, "there is no triangle in this file.")
-    return check_mesh(repr(str(path)), _joined(parts))
+    mesh = check_mesh(repr(str(path)), _joined(parts))
+    first, number = distinct(mesh.vertices)  # STL has three vertices of its own for each triangle
+    return mesh._replace(vertices=mesh.vertices[first], faces=number[mesh.faces])
+
+
+def distinct(points: Float[np.ndarray, "n 3"]) -> tuple[np.ndarray, np.ndarray]:
+    """The index of one point of each place, and the number of its place for each point."""
+    order = np.lexsort(points.T)
+    sorted_points = points[order]
+    is_new = np.ones(len(points), bool)
+    is_new[1:] = (sorted_points[1:] != sorted_points[:-1]).any(axis=1)
+    number = np.empty(len(points), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    return order[is_new], number
 
 
 def check_mesh(part: str, mesh: Mesh) -> Mesh:

@@ -13,14 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from jaxmbd.arrays import Number, Numbers, Scalar, as_float, at_rows, constant, is_concrete
 from jaxmbd.checks import as_path, check_finite, check_number
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError
-from jaxmbd.space.mesh_files import Mesh, check_mesh, read_mesh
+from jaxmbd.space.mesh_files import Mesh, check_mesh, distinct, read_mesh
 from jaxmbd.space.shape import Shape, Triangles
 from jaxmbd.space.solid import Solid
 
@@ -92,8 +90,8 @@ def _one_corner_each(vertices: np.ndarray | None, faces: np.ndarray) -> np.ndarr
     """The triangles, with one number for vertices at one place: STL has three of its own for each triangle."""
     if vertices is None:
         return faces
-    _, first, inverse = np.unique(vertices, axis=0, return_index=True, return_inverse=True)
-    faces = first[inverse.reshape(-1)][faces]
+    first, number = distinct(vertices)
+    faces = first[number][faces]
     flat = (faces[:, 0] == faces[:, 1]) | (faces[:, 1] == faces[:, 2]) | (faces[:, 2] == faces[:, 0])
     return faces[~flat]
 
@@ -152,6 +150,10 @@ def _check_volumes(part: str, vertices: np.ndarray, faces: np.ndarray) -> None:
             f"{part}: all its faces point inwards, so that its volume would be {volume:.6g} (in units of the file). "
             "Triangles must be counter-clockwise seen from outside: reverse each, faces[:, ::-1]."
         )
+    # Not needed by whoever only imports this file.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     links = coo_array(
         (np.ones(2 * len(faces)), (np.tile(faces[:, 0], 2), faces[:, 1:].T.ravel())), shape=(len(vertices),) * 2
     )
