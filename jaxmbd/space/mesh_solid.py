@@ -150,14 +150,7 @@ def _check_volumes(part: str, vertices: np.ndarray, faces: np.ndarray) -> None:
             f"{part}: all its faces point inwards, so that its volume would be {volume:.6g} (in units of the file). "
             "Triangles must be counter-clockwise seen from outside: reverse each, faces[:, ::-1]."
         )
-    # Not needed by whoever only imports this file.
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    links = coo_array(
-        (np.ones(2 * len(faces)), (np.tile(faces[:, 0], 2), faces[:, 1:].T.ravel())), shape=(len(vertices),) * 2
-    )
-    shells, shell = np.unique(connected_components(links, directed=False)[1][faces[:, 0]], return_inverse=True)
+    shells, shell = np.unique(_connected(faces, len(vertices))[faces[:, 0]], return_inverse=True)
     each = np.bincount(shell, weights=volumes)
     if len(shells) == 1 or (each >= -least).all():
         return
@@ -171,6 +164,18 @@ def _check_volumes(part: str, vertices: np.ndarray, faces: np.ndarray) -> None:
                 f"{part}: one of its {len(shells)} separate surfaces points inwards, about ({listed}), and it is in no "
                 "other one, as a cavity would be. Reverse its triangles: they must be counter-clockwise from outside."
             )
+
+
+def _connected(faces: np.ndarray, count: int) -> np.ndarray:
+    """For each of `count` vertices the least one that triangles connect it with."""
+    least = np.arange(count)
+    while True:
+        found = least.copy()
+        np.minimum.at(found, faces.ravel(), np.repeat(least[faces].min(axis=1), 3))
+        found = found[found]  # whose own least one is known: the distance doubles each time
+        if np.array_equal(found, least):
+            return least
+        least = found
 
 
 @trace_once
