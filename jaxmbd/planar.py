@@ -75,6 +75,7 @@ from jaxmbd.model.sensor import Point as Point
 from jaxmbd.model.sensor import PointAcceleration as PointAcceleration
 from jaxmbd.model.sensor import PointVelocity as PointVelocity
 from jaxmbd.model.sensor import Scaled as Scaled
+from jaxmbd.space.mesh_solid import mesh as mesh
 from jaxmbd.space.planar import Frame as Frame
 from jaxmbd.space.solid import Solid as Solid
 from jaxmbd.space.solid import box as box

@@ -86,6 +86,9 @@ from jaxmbd.model.sensor import PointAcceleration as PointAcceleration
 from jaxmbd.model.sensor import PointVelocity as PointVelocity
 from jaxmbd.model.sensor import Scaled as Scaled
 from jaxmbd.space import rotation as rotation
+from jaxmbd.space import shapes as shapes
+from jaxmbd.space.mesh_solid import mesh as mesh
+from jaxmbd.space.shape import Shape as Shape
 from jaxmbd.space.solid import Solid as Solid
 from jaxmbd.space.solid import box as box
 from jaxmbd.space.solid import cylinder as cylinder

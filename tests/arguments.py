@@ -48,6 +48,8 @@ def law(*given: Any) -> Any:
     return 0.0 * jnp.asarray(given[0])
 
 
+BALL = sp.shapes.sphere(1.0)
+TETRAHEDRON = np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]), [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]
 FLAT, SOLID = pl.Body("b", 1.0, 0.1), sp.Body("b", 1.0, (0.1, 0.1, 0.1))
 
 
@@ -136,6 +138,21 @@ def in_both_spaces() -> dict[str, Call]:
     return found
 
 
+def shapes() -> dict[str, Call]:
+    """Shapes, and the solid of a mesh."""
+    return {
+        "spatial.Shape": call(sp.Shape, "box", (1.0, 1.0, 1.0), None, np.zeros(3), (1, 0, 0, 0), "#ffffff", 1.0),
+        "spatial.mesh": call(sp.mesh, 1.0, TETRAHEDRON, 1.0),
+        "spatial.Mechanism": call(sp.Mechanism, [SOLID], floating=True, scenery=BALL),
+        "shapes.mesh": call(sp.shapes.mesh, TETRAHEDRON, 1.0, "#ffffff", 1.0),
+        "shapes.box": call(sp.shapes.box, 1.0, 1.0, 1.0, "#ffffff", 1.0),
+        "shapes.cylinder": call(sp.shapes.cylinder, 1.0, 1.0, "#ffffff", 1.0),
+        "shapes.translated": call(BALL.translated, 1.0, 1.0, 1.0),
+        "shapes.coloured": call(BALL.coloured, "#ffffff", 0.5),
+        "shapes.placed": call(BALL.placed, np.zeros(3), (1.0, 0.0, 0.0, 0.0)),
+    }
+
+
 def parts() -> dict[str, Call]:
     """Constructors of parts, solids and functions."""
     at, on, at3, on3 = pl.ground.at(), FLAT.at(), sp.ground.at(), SOLID.at()
@@ -146,7 +163,8 @@ def parts() -> dict[str, Call]:
     return {
         "planar.Beam": call(pl.Beam, "x", 1.0, 1.0, 1.0, 0.1, {"middle": 0.5}, 1, np.zeros(3), np.zeros(3)),
         "planar.Body": call(pl.Body, "x", 1.0, 1.0, (0.0, 0.0, 0.0)), "planar.at": call(FLAT.at, 0.0, 0.0, 0.0),
-        "spatial.Body": call(sp.Body, "x", 1.0, np.eye(3), (0.0, 0.0, 0.0)),
+        "spatial.Body": call(sp.Body, "x", 1.0, np.eye(3), (0.0, 0.0, 0.0), BALL),
+        **shapes(),
         "spatial.at": call(SOLID.at, 0.0, 0.0, 0.0, axis=(1.0, 0.0, 0.0)),
         "spatial.at_world": call(SOLID.at_world, 0.0, 0.0, 0.0, rotation=(1.0, 0.0, 0.0, 0.0)),
         "planar.PinInSlot": call(pl.PinInSlot, "J", at, on),

@@ -14,6 +14,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, _near_singular
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import unknown
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
     ("package", "extra", "call"),
     [
         ("mujoco", "mjcf", lambda folder: mbd.io.read(folder / "model.xml")),
+        ("trimesh", "meshes", lambda folder: sp.mesh(1.0, folder / "part.off")),
+        ("trimesh", "meshes", lambda folder: sp.shapes.mesh(folder / "part.off")),
         (
             "zarr",
             "sweeps",
@@ -48,6 +51,7 @@ def test_a_missing_extra_is_named(
     package: str, extra: str, call: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.xml").write_text("<mujoco/>")
+    (tmp_path / "part.off").write_text("OFF")
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(mbd.MechanismError, match=rf"package {package}, which is .*install 'jaxmbd\[{extra}\]'"):
         call(tmp_path)

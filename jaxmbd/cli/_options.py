@@ -75,7 +75,8 @@ Keyframe = Annotated[
 Within = Annotated[
     Path | None,
     Option(
-        help="MJCF: the folder whose files may be included; that of the file unless given.", rich_help_panel=_FOREIGN
+        help="The folder whose files may be read, included models and meshes; that of the file unless given.",
+        rich_help_panel=_FOREIGN,
     ),
 ]
 Loops = Annotated[

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmbd.checks import as_path, check_flags, check_instance
 from jaxmbd.errors import MechanismError
 from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
-from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
+from jaxmbd.io.model_file.source import MAX_BYTES, Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.replacement import folder_beside
@@ -60,8 +60,8 @@ def save(
     """
     if isinstance(what, Mechanism):
         path = _path("a mechanism", path, MODEL)
-        text = model_text(what, state)
-        _check_text(text, what)
+        text = model_text(what, state, path.parent)
+        _check_text(text, what, path.parent)
         _replace(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
         return
     check_instance("save", what, (motions.Solution, identification.Fit), "a Mechanism, a Solution or a Fit")
@@ -132,15 +132,20 @@ def read_model(path: Path, trust: bool = False) -> tuple[Mechanism, State | None
     return _model_of(read_source(_path("a mechanism", path, MODEL)), trust)
 
 
-def model_text(mechanism: Mechanism, state: State | None = None) -> str:
-    """Return the text of a model file."""
-    return _HEAD + toml(tables_of(mechanism, state))
+def model_text(mechanism: Mechanism, state: State | None = None, folder: Path | None = None) -> str:
+    """Return the text of a model file; `folder`: where it will be, within which it names files of meshes."""
+    return _HEAD + toml(tables_of(mechanism, state, folder))
 
 
-def _check_text(text: str, mechanism: Mechanism) -> None:
+def _check_text(text: str, mechanism: Mechanism, folder: Path) -> None:
     """Raise unless a text is read back as the mechanism, to the last bit."""
+    if len(text) > MAX_BYTES:
+        raise MechanismError(
+            f"save: the file would be longer than {MAX_BYTES // 2**20} MiB, the limit of a model file. Put the files "
+            "of large meshes into its folder before they are read: it then names them, and holds no copies."
+        )
     try:
-        again, _ = _model_of(Source("the file", text), trust=True)
+        again, _ = _model_of(Source("the file", text, folder), trust=True)
     except MechanismError as error:
         raise MechanismError(f"save: the mechanism could not be loaded again: {error}") from error
     difference = _difference(mechanism, again)

@@ -48,7 +48,7 @@ def read(
       `robot.yaml` beside `robot.urdf`, if there are);
     - `floating`: of a URDF file, True if the base moves freely (default: it is the ground);
     - `length_unit` `[m]`: of an ASMT file, the length that 1 means (default: 1 m; FreeCAD writes millimetres, 0.001);
-    - `within`: the folder whose files a model may include (default: the folder of the file).
+    - `within`: the folder whose files a model may include, meshes among them (default: the folder of the file).
 
     **Returns:** an `ImportedModel`: `mechanism`, `state`, `remarks`.
 
@@ -66,9 +66,9 @@ def read(
     options["length_unit"] = length_unit
     own: dict[str, tuple[str, ...]] = {
         "mjcf": ("keyframe", "within"),
-        "urdf": ("loops", "floating"),
+        "urdf": ("loops", "floating", "within"),
         "asmt": ("length_unit",),
-        "sdf": (),
+        "sdf": ("within",),
     }
     if kind not in own:
         raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF), <robot> (URDF) and <sdf>.", 1)
@@ -78,14 +78,16 @@ def read(
     if length_unit is not None:
         check_finite("read", "length_unit", as_float(length_unit))
         check_number("read", "length_unit", as_float(length_unit), "m")
+    folder = path.parent if within is None else as_path("read: within", within)
     if root is None:
         model = asmt.read_asmt(path, length_unit)
     elif kind == "mjcf":
-        model = mjcf.read_mjcf(path, root, keyframe, path.parent if within is None else as_path("read: within", within))
+        model = mjcf.read_mjcf(path, root, keyframe, folder)
     elif kind == "sdf":
-        model = sdf.read_sdf(path, root)
+        model = sdf.read_sdf(path, root, folder)
     else:
-        model = urdf.read_urdf(path, root, None if loops is None else as_path("read: loops", loops), bool(floating))
+        chosen = None if loops is None else as_path("read: loops", loops)
+        model = urdf.read_urdf(path, root, chosen, bool(floating), folder)
     model = _with_exact_axes(model)
     if strict:
         check_strict(path, model.remarks)

@@ -19,6 +19,7 @@ from mpl_toolkits.mplot3d.art3d import Line3D, Poly3DCollection
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._plane import label_style
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain
+from jaxmbd.scene.looks import for_sorting
 from jaxmbd.scene.pieces import GREY, INK, REACTION, Piece
 from jaxmbd.scene.scene import AZIM, ELEV, Legend, Limits, Scene, Trace, View
 from jaxmbd.scene.surfaces import Faces, arrow, joined, normals
@@ -37,6 +38,7 @@ _WIDTH, _LOW, _HIGH = 6.0, 2.0, 5.6  # the greatest width of a figure, its least
 _HEADROOM = 0.3  # room at the top of a figure for the legend of arrows and the clock [in]
 _EDGE = 0.08  # the free margin of a figure [in]
 _FLOOR = "#f6f6f6"
+_MOST_FACES = 8_000  # of meshes; matplotlib sorts and draws some 50,000 in a second
 
 
 class FittedAxes(Axes3D):
@@ -66,7 +68,7 @@ class SpacePicture:
         self.light = _light(self.axes)
         self.traces = [_add_trace(self.axes, trace) for trace in scene.traces]
         self.floors = [piece for piece in scene.pieces if piece.is_floor]
-        self.solids = [piece for piece in scene.pieces if not piece.is_floor]
+        self.solids = for_sorting((piece for piece in scene.pieces if not piece.is_floor), _MOST_FACES)
         if has_ghost:
             ghost = self._add(self.solids, _SOLID_LAYER - _UNDER)
             ghost.set_facecolor((*np.full(3, 0.6), 0.25))
@@ -126,7 +128,10 @@ class SpacePicture:
 
 def lit(piece: Piece, faces: Faces, light: np.ndarray) -> Float[np.ndarray, "_ 4"]:
     """The colours of a piece's faces under light from a direction."""
-    base = np.broadcast_to(np.array(to_rgb(piece.colour)) * np.reshape(piece.dark, (-1, 1)), (len(faces), 3))
+    dark = np.asarray(piece.dark)
+    base = np.broadcast_to(
+        np.array(to_rgb(piece.colour)) * (dark if dark.ndim == 2 else dark.reshape(-1, 1)), (len(faces), 3)
+    )
     if not piece.is_floor:
         towards = 0.5 + 0.5 * normals(faces) @ light
         if piece.alpha < 1:

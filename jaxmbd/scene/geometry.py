@@ -13,6 +13,7 @@ from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, Part
 from jaxmbd.model.sensor import AbstractSensor, Point
 from jaxmbd.planar import Torque
+from jaxmbd.scene.looks import box_about, shapes_of
 from jaxmbd.scene.motion import Place, place_of, poses_of
 from jaxmbd.scene.surfaces import EquivalentSolid, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
@@ -36,6 +37,7 @@ class Geometry:
     that are fixed on the ground; `moving`: the markers that move on a body or the ground;
     `curves`: the places along each flexible body;
     in space, `discs`: radii of rolling discs by body; `solids`: the equivalent solids of bodies that are drawn as such;
+    `looks`: the corners of a box about the shapes of each body, and last of the ground, in its frame;
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
 
@@ -50,6 +52,9 @@ class Geometry:
         self.curves = {i: self._curve(i, frames) for i, frames in frames_of(mechanism.bodies).items()}
         rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
         self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
+        self.looks = [
+            box_about(shapes_of(mechanism, i), self.dim) for i in (*bodies, -1)
+        ]  # the last one is the ground's
         bare = self._extent([0.0] * len(bodies))
         self.solids = [self._solid(i, bare) if self.dim == 3 else None for i in bodies]
         reach = [0.0 if solid is None else float(solid.halves.max()) for solid in self.solids]
@@ -101,12 +106,13 @@ class Geometry:
     def _extent(self, reach: list[float]) -> float:
         """The longest side of a box about all bodies and markers over the motion [m]."""
         bounds = []
-        for i, corners in enumerate(self.corners):
+        for i, marked in enumerate(self.corners):
+            corners = np.concatenate([marked, self.looks[i]])
             turned = np.einsum("tij,kj->tki", self.motion.rotation[:, i], corners)
             points = (turned + self.motion.position[:, None, i]).reshape(-1, self.dim)
             bounds += [points - reach[i], points + reach[i]]
         bounds += [place.point(self.motion) for place in self.moving]
-        return float(np.ptp(np.concatenate([*bounds, self.ground]), axis=0).max())
+        return float(np.ptp(np.concatenate([*bounds, self.ground, self.looks[-1]]), axis=0).max())
 
     def _solid(self, body: int, bare: float) -> EquivalentSolid | None:
         """The equivalent solid of a body that is drawn as such, made smaller if it would hide others; else None.
@@ -115,6 +121,8 @@ class Geometry:
         axle. `bare` [m] is the extent of all markers.
         """
         corners, part = self.corners[body], self.mechanism.bodies[body]
+        if len(self.looks[body]):
+            return None
         if not np.any(np.asarray(part.inertia)):  # a point mass or a massless link
             return None
         solid = equivalent_solid(float(part.mass), np.asarray(part.inertia))

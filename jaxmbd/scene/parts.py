@@ -18,6 +18,7 @@ from jaxmbd.model.sensor import Point
 from jaxmbd.planar import PinInSlot
 from jaxmbd.scene import planar, spatial
 from jaxmbd.scene.geometry import Geometry, markers_of
+from jaxmbd.scene.looks import looks
 from jaxmbd.scene.motion import Place, facing
 from jaxmbd.scene.pieces import Piece
 
@@ -27,7 +28,7 @@ _HANGS = 0.5  # a support hangs if the mean depth of bodies below it exceeds thi
 def pieces_of(geometry: Geometry) -> list[Piece]:
     """The pieces of all parts of a mechanism."""
     mechanism, kind = geometry.mechanism, _kind(geometry)
-    pieces = [*_supports(geometry)]
+    pieces = [*_supports(geometry), *looks(mechanism, -1)]
     for i in range(len(mechanism.bodies)):
         pieces += kind.body(geometry, i, _is_covered(geometry, geometry.centre(i)))
     for i, places in geometry.curves.items():

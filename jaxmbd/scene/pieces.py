@@ -37,7 +37,8 @@ class Piece:
     or a surface; `is_upright`, true if it follows the position of its place only; `alpha`, the opacity of the fill or
     surface. In the plane: `layer`; `width` [pt] of the line or edge (0: no edge; thick lines have round ends);
     `is_dotted`; `fill`, the colour inside. In space: `dark`, a factor of the colour for each face, which makes
-    rotations visible; `is_floor`, true to draw it below everything else, unshaded.
+    rotations visible, or three, of red, green and blue; `is_floor`, true to draw it below everything else, unshaded;
+    `is_look`, true for the shape of a body, which no symbol is.
     """
 
     part: str
@@ -53,6 +54,7 @@ class Piece:
     alpha: float = 1.0
     dark: np.ndarray | float = 1.0
     is_floor: bool = False
+    is_look: bool = False
 
     def shape(self, poses: Poses) -> np.ndarray:
         """The points in the world [m]."""

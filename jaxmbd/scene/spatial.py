@@ -15,6 +15,7 @@ from jaxmbd.model.mechanism.named_coordinates import (
 )
 from jaxmbd.scene.gears import PLANETS, PlanetarySizes, axles, pitch_radii
 from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.looks import looks
 from jaxmbd.scene.motion import Place, facing, rotations
 from jaxmbd.scene.pieces import DRIVEN, GREY, INK, RUBBER, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper
 from jaxmbd.scene.surfaces import (
@@ -91,9 +92,13 @@ _PARALLEL = 1 - 1e-6  # the cosine from which axes count as parallel
 
 
 def body(geometry: Geometry, i: int, is_covered: bool) -> list[Piece]:
-    """A bar, a hull or an equivalent solid, and the mark of the centre of mass: black and white octants of a ball."""
+    """The shapes of the body; without any, a bar, a hull or an equivalent solid, and the mark of the centre of mass:
+    black and white octants of a ball.
+    """
     name, size, colour = geometry.mechanism.bodies[i].name, geometry.size, body_colour(i)
     centre, corners = geometry.centre(i), geometry.corners[i]
+    if own := looks(geometry.mechanism, i):
+        return own
     solid = None if i in _wheels(geometry) else geometry.solids[i]  # which would hide the wheel
     pieces = []
     if solid is not None:

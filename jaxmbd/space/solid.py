@@ -12,6 +12,7 @@ from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.engine import trace_once
 from jaxmbd.errors import MechanismError, shown
 from jaxmbd.space import rotation as rotations
+from jaxmbd.space.shape import Shape
 from jaxmbd.upstream.equinox_internals import is_placeholder
 
 _UNITS = {"density": "kg/m³", "mass": "kg"}
@@ -132,7 +133,8 @@ class Solid(eqx.Module):
     """The mass properties of a solid, in a frame of its own.
 
     **Arguments:** `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass, in the solid's axes: a matrix `(3, 3)`
-    or three principal moments; `centre` `[m]`, the centre of mass in the solid's frame.
+    or three principal moments; `centre` `[m]`, the centre of mass in the solid's frame; `shape`, what it looks like:
+    that of meshes.
 
     `a + b` is the union of two solids defined in the same frame.
 
@@ -147,6 +149,7 @@ class Solid(eqx.Module):
     mass: Scalar = eqx.field(converter=positive_or_nan)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
     centre: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
+    shape: tuple[Shape, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self) -> None:
         _positive("Solid", mass=self.mass)
@@ -163,7 +166,9 @@ class Solid(eqx.Module):
         offset = combined(
             "stack", [_number("translated(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)]
         )
-        return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
+        return Solid(
+            self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype), placed(self.shape, offset)
+        )
 
     def rotated(self, rotation: object) -> "Solid":
         """The solid rotated about the origin of its frame: `c → R c`, `J → R J Rᵀ`.
@@ -172,13 +177,21 @@ class Solid(eqx.Module):
         3)`.
         """
         e = rotations.as_rotation(rotation).astype(self.inertia.dtype)
-        return Solid(self.mass, *_rotated(e, self.inertia, self.centre))
+        return Solid(self.mass, *_rotated(e, self.inertia, self.centre), placed(self.shape, np.zeros(3), e))
 
     def __add__(self, other: "Solid") -> "Solid":
         """Both solids as one, `J = J_a + J_b + μ (|d|² I − d dᵀ)`, `μ = m_a m_b / (m_a + m_b)`, `d = c_b − c_a`."""
         if not isinstance(other, Solid):
             return NotImplemented
-        return Solid(*_united(*((solid.mass, solid.inertia, solid.centre) for solid in (self, other))))
+        united = _united(*((solid.mass, solid.inertia, solid.centre) for solid in (self, other)))
+        return Solid(*united, (*self.shape, *other.shape))
+
+
+def placed(shapes: tuple[Shape, ...], position: Any, rotation: Any = (1.0, 0.0, 0.0, 0.0)) -> tuple[Shape, ...]:
+    """Shapes with their frame at another position [m] and rotation; none where these are not known."""
+    if not is_concrete(position, rotation) or is_placeholder(position):
+        return ()
+    return tuple(shape.placed(position, rotation) for shape in shapes)
 
 
 _Properties: TypeAlias = tuple[Scalar, Float[Array, "3 3"], Float[Array, "3"]]

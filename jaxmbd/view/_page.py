@@ -18,6 +18,7 @@ from jaxmbd.arrays import Number, is_concrete
 from jaxmbd.checks import as_path, check_instance, checked_names
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.scene.looks import remark
 from jaxmbd.scene.motion import check_rate
 from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
@@ -119,7 +120,7 @@ def page(
     limits = np.array([scene.limits for scene in scenes])
     data = {
         "title": title,
-        "remark": " ".join(f"{r.name}: {r.remark}" if overlaid else r.remark for r in recordings if r.remark),
+        "remark": " ".join([*_reasons(recordings), *_coarser(scenes)]),
         "dimension": scenes[0].geometry.dim,
         "span": span,
         "speed": _speed(span[1] - span[0]) if speed is None else float(speed),
@@ -137,6 +138,17 @@ def page(
         ),
     }
     return Page(_assembled(data, numbers))
+
+
+def _reasons(recordings: Sequence[Recording]) -> list[str]:
+    """Why motions ended early."""
+    named = len(recordings) > 1
+    return [f"{r.name}: {r.remark}" if named else r.remark for r in recordings if r.remark]
+
+
+def _coarser(scenes: Sequence[Scene]) -> Iterable[str]:
+    """Which meshes are drawn with fewer triangles than they have, each once."""
+    return filter(None, dict.fromkeys(remark(scene.geometry.mechanism) for scene in scenes))
 
 
 def _several(names: str | Iterable[str]) -> Iterable[str]:

@@ -20,7 +20,7 @@ def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str |
     """A piece; `colour` replaces that of its body, where several motions are shown."""
     looks = {
         "part": piece.part,
-        "colour": _recoloured(piece.colour, colour),
+        "colour": colour if colour and piece.is_look else _recoloured(piece.colour, colour),
         "alpha": piece.alpha,
         "start": place_data(piece.place),
         "isUpright": piece.is_upright,
@@ -33,7 +33,10 @@ def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str |
         lines = {"layer": piece.layer, "width": piece.width, "isDotted": piece.is_dotted, "fill": fill}
         return looks | lines | {"shapes": [numbers.floats(shape) for shape in shapes]}
     corners, faces = _corners(shapes, geometry.size)
-    dark = np.broadcast_to(np.asarray(piece.dark, dtype=float), len(faces))
+    dark = np.asarray(piece.dark, dtype=float)
+    if dark.ndim == 2 and colour:  # one colour for each motion
+        dark = np.ones(1)
+    dark = np.broadcast_to(dark, (len(faces), *dark.shape[1:]))
     return looks | {
         "shapes": [numbers.floats(points) for points in corners],
         "faces": numbers.indices(faces),

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmbd.io._imported_model import ImportedModel
+from jaxmbd.io._looks import Looks
 from jaxmbd.io._xml import Element
 from jaxmbd.io.mjcf.actuators import actuators
 from jaxmbd.io.mjcf.bodies import bodies_and_joints, start
@@ -14,6 +15,7 @@ from jaxmbd.io.mjcf.loops import constraints
 from jaxmbd.io.mjcf.sensors import translated
 from jaxmbd.io.mjcf.source import Source, compiled
 from jaxmbd.io.mjcf.tendons import fixed_tendons
+from jaxmbd.io.mjcf.visuals import looks_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _LISTED = 4  # geoms that a remark names
@@ -30,8 +32,9 @@ def read_mjcf(path: Path, root: Element, keyframe: str | None, within: Path) -> 
     closures, drivers = constraints(source)
     forces = [*passive_forces(source), *actuators(source)]
     _remark_on_the_rest(source)
-    parts = bodies, [*joints, *tendons, *closures], forces, drivers, translated(source)
-    mechanism = Mechanism(*parts, floating=True, coordinates="joint")
+    looks = looks_of(source, Looks(path, within, source.remarks))
+    parts = looks.dressed(bodies), [*joints, *tendons, *closures], forces, drivers, translated(source)
+    mechanism = Mechanism(*parts, floating=True, coordinates="joint", scenery=looks.scenery)
     return ImportedModel(mechanism, *start(source), source.remarks.in_order)
 
 

@@ -9,7 +9,7 @@ from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
-from jaxmbd.io._written_tree import check_tree_in_space
+from jaxmbd.io._written_tree import check_tree_in_space, remark_on_shapes
 from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
@@ -70,6 +70,7 @@ def write_mjcf(
         target.remarks.changed(f"sensor {sensor.name!r}", "is left out")
     if state is not None:
         _write_keyframe(target, order, state)
+    remark_on_shapes(mechanism, target.remarks)
     if strict:
         check_strict(file, target.remarks.found)
     ElementTree.indent(root)

@@ -25,9 +25,12 @@ from jaxmbd.io.model_file.parts import (
     is_known,
     of_group,
 )
+from jaxmbd.io.model_file.shapes import mesh_path, shape_of
 from jaxmbd.io.model_file.source import Place
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.flexible import owner_of
+from jaxmbd.space.mesh_solid import mesh
+from jaxmbd.space.solid import Solid
 
 _PLAIN: dict[Form, tuple[type, ...]] = {
     Form.TEXT: (str,),
@@ -109,7 +112,7 @@ class Decoder:
         for key, argument in arguments.items() if self.floats != usual else ():
             converts = argument.convert is not None and argument.converted_default() is None
             is_nothing = argument.default is None and (argument.form is Form.ANY or converts)
-            if not is_nothing and argument.form not in _PLAIN:
+            if not is_nothing and argument.form not in (*_PLAIN, Form.SHAPE):
                 raise place.located(
                     f"{title}: {key} must be given, since its default would be {usual} (JAX's setting), and the "
                     f"numbers of this file are {self.floats}."
@@ -125,6 +128,8 @@ class Decoder:
     def _one(self, value: object, form: Form, place: Place) -> object:
         if form is Form.MARKER:
             return self._marker(value, place)
+        if form is Form.SHAPE:
+            return shape_of(value, place)
         if _is_tagged(value):
             return self._tagged(value, place)
         if form in _PLAIN:
@@ -170,15 +175,23 @@ class Decoder:
             "array": (("dtype", "values", "shape", "weak"), self._jax_array),
             "numpy": (("dtype", "values", "shape"), _numpy_array),
             "scalar": (("dtype", "value"), _numpy_scalar),
+            "mesh": (("density", "file", "scale"), self._solid),
         }
         if not isinstance(kind, str) or kind not in readers:
             return self.module(table, place, (eqx.Module,))
         keys, read = readers[kind]
         given = {key: value for key, value in table.items() if key != "type"}
         place.check_keys(f"entry of type {kind!r}", given, keys)
-        for key in (key for key in keys if key not in ("shape", "weak") and key not in given):
+        for key in (key for key in keys if key not in ("shape", "weak", "scale") and key not in given):
             raise place.error(f"a value of type {kind!r} has no {key!r}.")
         return read(place, **given)
+
+    def _solid(self, place: Place, density: object, file: object, scale: object = 1.0) -> Solid:
+        """The solid that a mesh encloses, in place of a mass."""
+        if self.floats != jnp.result_type(float):
+            raise place.error(f"mass properties of a mesh are {jnp.result_type(float)}, and this file's {self.floats}.")
+        real = lambda key, value: _plain(place.at(key), value, Form.REAL)  # noqa: E731
+        return mesh(real("density", density), mesh_path(file, place.at("file")), real("scale", scale))
 
     def _items(self, place: Place, items: object) -> list[object]:
         if not isinstance(items, list):

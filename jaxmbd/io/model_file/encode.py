@@ -7,6 +7,7 @@ it is: `{ type = "int", value = 3 }`. So each array, number and container is rea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -19,8 +20,10 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.io.model_file.import_paths import import_path
 from jaxmbd.io.model_file.parts import Argument, Form, classes, written_arguments
+from jaxmbd.io.model_file.shapes import shape_table
 from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.space.shape import Shape
 from jaxmbd.user_functions import plain
 
 if TYPE_CHECKING:
@@ -35,10 +38,14 @@ _PLAIN = {Form.TEXT: str, Form.FLAG: bool, Form.INTEGER: int, Form.REAL: float}
 
 @dataclass(frozen=True)
 class Encoder:
-    """The tables of parts in a space, whose plain numbers have the floating-point type `floats`."""
+    """The tables of parts in a space, whose plain numbers have the floating-point type `floats`.
+
+    `folder`: where the file will be, within which it names files of meshes; None to hold the meshes themselves.
+    """
 
     space: str
     floats: np.dtype
+    folder: Path | None = None
 
     def part(self, part: Any, usual: str | None) -> Section:
         """The table of a part, without its name; `usual` is the class that needs no `type`."""
@@ -72,6 +79,8 @@ class Encoder:
     def _one(self, value: object, form: Form, where: str) -> object:
         if form is Form.MARKER and isinstance(value, AbstractMarker):
             return self.module(value, where, classes(self.space)["Marker"])
+        if form is Form.SHAPE and isinstance(value, Shape):
+            return shape_table(value, self.folder)
         if form in _PLAIN and type(value) is _PLAIN[form]:
             return value
         return self.value(value, where)
@@ -154,7 +163,9 @@ def numbers(array: np.ndarray) -> Any:
 
 
 def _is_left_out(value: object, argument: Argument) -> bool:
-    """True for no value where that is the default, and for a default function that has no import path."""
+    """True for no value where that is the default, no shapes, and a default function that has no import path."""
     value = plain(value)
+    if argument.form is Form.SHAPE and value == ():
+        return True
     is_default = not argument.is_required and value is argument.default
     return is_default and (value is None or (callable(value) and import_path(value) is None))

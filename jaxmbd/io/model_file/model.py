@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -13,6 +14,7 @@ from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.io.model_file.decode import Decoder, from_fields
 from jaxmbd.io.model_file.encode import Encoder, numbers
 from jaxmbd.io.model_file.parts import DEFAULTS, GROUPS, SPACES
+from jaxmbd.io.model_file.shapes import shape_of, shape_table
 from jaxmbd.io.model_file.source import MAX_PARTS, Place
 from jaxmbd.io.model_file.toml import Section, Tables
 from jaxmbd.model.body.body import GROUND
@@ -27,13 +29,14 @@ T = TypeVar("T")
 FORMAT = "jaxmbd-model/1"
 FLOATS = ("float64", "float32")
 KEYS = (
-    "format", "space", "floats", "coordinates", "cuts", "tree", "floating", *GROUPS, "markers", "speeds", "state"
+    "format", "space", "floats", "coordinates", "cuts", "tree", "floating", *GROUPS, "markers", "scenery", "speeds",
+    "state",
 )  # fmt: skip
 COORDINATES = ("absolute", "joint")
 
 
-def tables_of(mechanism: Mechanism, state: State | None = None) -> Tables:
-    """Return the tables of a mechanism, and of a state of it if there is one.
+def tables_of(mechanism: Mechanism, state: State | None = None, folder: Path | None = None) -> Tables:
+    """Return the tables of a mechanism, and of a state of it if there is one; `folder`: where their file will be.
 
     **Raises:** `MechanismError` if a part holds what a file cannot hold, or is traced.
     """
@@ -41,7 +44,7 @@ def tables_of(mechanism: Mechanism, state: State | None = None) -> Tables:
         raise MechanismError("The mechanism is traced: save it outside of jit, grad and vmap.")
     floats = np.dtype(mechanism.bodies[0].mass.dtype)
     space = "planar" if mechanism.space.dim == 2 else "spatial"
-    encoder = Encoder(space, floats)
+    encoder = Encoder(space, floats, folder)
     tables: Tables = {
         "format": FORMAT,
         "space": space,
@@ -52,6 +55,8 @@ def tables_of(mechanism: Mechanism, state: State | None = None) -> Tables:
     }
     if mechanism.coordinates == "joint":
         tables["tree"] = list(mechanism.tree.joints)
+    if mechanism.scenery:
+        tables["scenery"] = [shape_table(shape, folder) for shape in mechanism.scenery]
     for group in GROUPS:
         parts = getattr(mechanism, group)
         tables[group] = Section({part.name: encoder.part(part, DEFAULTS.get(group)) for part in parts})
@@ -91,6 +96,9 @@ def mechanism_of(tree: Tables, place: Place, trust: bool = False) -> Mechanism:
         "coordinates": _one_of({"coordinates": "absolute", **tree}, "coordinates", COORDINATES, place),
         "floating": _checked(tree.get("floating", False), bool, "true or false", place.at("floating")),
     }
+    if "scenery" in tree:
+        at, shapes = place.at("scenery"), _checked(tree["scenery"], list, "a list of shapes", place.at("scenery"))
+        options["scenery"] = [shape_of(table, at.at(k)) for k, table in enumerate(shapes)]
     if "speeds" in tree:
         options["speeds"] = decoder.build(GeneralizedSpeeds, tree["speeds"], place.at("speeds"))
     cuts, joints = (_names(tree[key], place.at(key)) if key in tree else None for key in ("cuts", "tree"))

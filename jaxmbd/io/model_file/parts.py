@@ -34,6 +34,7 @@ from jaxmbd.model.functions.spline import SmoothingSpline
 from jaxmbd.model.joint.shared import RackAndPinion
 from jaxmbd.model.mechanism.mechanism import AnyForce, Joint, Mechanism, Sensor
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
+from jaxmbd.space.shape import Shape
 from jaxmbd.space.solid import Solid
 from jaxmbd.space.space import AbstractFrame
 from jaxmbd.space.spatial import SpatialRate
@@ -76,6 +77,7 @@ class Form(Enum):
     INTEGER = "a whole number"
     REAL = "a real number"
     MARKER = "a marker: a table { body = ..., position = ... }, or the name of a table in [markers]"
+    SHAPE = "a shape: a table { kind = ..., size = ... }"
     ANY = "numbers, text, or a table"
 
 
@@ -186,6 +188,8 @@ def _form(hint: object) -> tuple[Form, bool]:
         return Form.ANY, False
     if issubclass(hint, AbstractMarker):
         return Form.MARKER, False
+    if issubclass(hint, Shape):
+        return Form.SHAPE, False
     if issubclass(hint, AbstractArray | jax.Array):
         return (Form.NUMBER if getattr(hint, "dim_str", None) == "" else Form.NUMBERS), False
     return _PLAIN.get(hint, Form.ANY), False

@@ -27,6 +27,7 @@ from jaxmbd.io.model_file.parts import (
 )
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
+from jaxmbd.space.shape import KINDS
 
 Schema: TypeAlias = dict[str, Any]  # or a part of one, as `json` writes it
 
@@ -42,6 +43,7 @@ _KEYS = {
     "tree": ("With joint coordinates: the spanning tree; chosen unless given.", {"$ref": "#/$defs/names"}),
     "floating": ("True to allow bodies without a connection to the ground.", {"type": "boolean"}),
     "markers": ("Markers by name, for joints, forces and sensors to refer to.", {"type": "object"}),
+    "scenery": ("Shapes on the ground, in the world's frame, which are only looked at.", {"$ref": "#/$defs/shapes"}),
     "speeds": ("Generalized speeds of the user's choice.", {"$ref": "#/$defs/speeds"}),
     "state": ("A state of the mechanism, such as that at the start.", {"$ref": "#/$defs/state"}),
 }  # fmt: skip
@@ -122,6 +124,7 @@ def _rule(space: str, argument: Argument) -> Schema:
         Form.INTEGER: {"type": "integer"},
         Form.REAL: {"type": "number"},
         Form.MARKER: {"anyOf": [{"type": "string"}, _ref(f"{space}.markers")]},
+        Form.SHAPE: _ref("shape"),
         Form.ANY: _ref("value"),
     }
     rule = rules[argument.form]
@@ -156,10 +159,41 @@ def _shared() -> Schema:
             "properties": {"type": {"enum": sorted({name for space in SPACES for name in classes(space)})}},
             "required": ["type"],
         },
+        "shape": _shape(),
+        "shapes": {"type": "array", "items": _ref("shape")},
         "state": {
             "type": "object", "properties": state, "required": ["coordinates", "speeds"], "additionalProperties": False
         },
         "speeds": {"description": text, **_table("", constructor_arguments(GeneralizedSpeeds), text, {}, [])},
+    }  # fmt: skip
+
+
+def _shape() -> Schema:
+    """The table of a shape."""
+    numbers, text = {"type": "array", "items": {"type": "number"}}, {"type": "string"}
+    rules = {
+        "kind": {"enum": list(KINDS)},
+        "size": {"description": "Lengths [m]: edges, radius and length, diameters.", **numbers},
+        "position": {"description": "Position [m] in the frame of the body.", **numbers},
+        "rotation": {"description": "Euler parameters, scalar first, from the shape's axes to the body's.", **numbers},
+        "colour": {
+            "description": "The colour; the body's unless given.",
+            "type": "string",
+            "pattern": "^#[0-9a-fA-F]{6}$",
+        },
+        "opacity": {"description": "From 0 to 1.", "type": "number"},
+        "file": {"description": "The file of a mesh, relative to this one.", **text},
+        "scale": {
+            "description": "What its coordinates are multiplied by to be metres.",
+            "anyOf": [{"type": "number"}, numbers],
+        },
+        "vertices": {"description": "Vertices [m], float32 in base 64.", **text},
+        "triangles": {"description": "Triangles, uint32 in base 64.", **text},
+        "colours": {"description": "Red, green and blue of each triangle, bytes in base 64.", **text},
+    }
+    about = "What a body looks like: a simple shape, or a mesh."
+    return {
+        "description": about, "type": "object", "properties": rules, "required": ["kind"], "additionalProperties": False
     }  # fmt: skip
 
 
@@ -176,6 +210,7 @@ def _types(path: Schema) -> list[Schema]:
         "array": (array, shape | {"weak": {"type": "boolean"}}),
         "numpy": (array, shape),
         "scalar": ({"dtype": array["dtype"], "value": {}}, {}),
+        "mesh": ({"density": {"type": "number"}, "file": {"type": "string"}}, {"scale": {"type": "number"}}),
     }
     return [
         {

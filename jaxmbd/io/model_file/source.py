@@ -3,11 +3,12 @@
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.io._meshes import Meshes
 from jaxmbd.io.model_file.lines import Keys, line_at, lines_of
 from jaxmbd.io.model_file.toml import Tables
 
@@ -23,10 +24,16 @@ _OPENED = rf"(?:[\[{{]\s*+){{{MAX_DEPTH}}}"
 
 @dataclass(frozen=True)
 class Source:
-    """A model file: its name as the user gave it, and its text."""
+    """A model file: its name as the user gave it, its text, and the folder in which it looks for meshes."""
 
     name: str
     text: str
+    folder: Path = field(default_factory=Path)
+
+    @cached_property
+    def meshes(self) -> Meshes:
+        """Those that it names."""
+        return Meshes(self.folder)
 
     @cached_property
     def _lines(self) -> dict[Keys, int]:
@@ -82,7 +89,7 @@ def read_source(path: Path) -> Source:
     if len(content) > MAX_BYTES:
         raise MechanismError(f"{name!r} is longer than {MAX_BYTES // 2**20} MiB, the limit of a model file.")
     try:
-        return Source(name, content.decode("utf-8").replace("\r\n", "\n"))
+        return Source(name, content.decode("utf-8").replace("\r\n", "\n"), path.parent)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise Source(name, "").error("this is no UTF-8 text. Save the file as UTF-8.", line) from None

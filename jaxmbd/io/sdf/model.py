@@ -11,6 +11,7 @@ from jaxmbd.io._xml import Element
 from jaxmbd.io.sdf.frames import WORLD, Frame, Frames
 from jaxmbd.io.sdf.joints import Joints
 from jaxmbd.io.sdf.values import Values
+from jaxmbd.io.sdf.visuals import looks_of
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -25,8 +26,8 @@ _OF_WORLD = ("model", "frame", "joint", "gravity", "light", "scene", "gui", "phy
 _NO_EFFECT = {"enable_wind": "false", "kinematic": "false", "gravity": "true"}  # of links, where they are left out
 
 
-def read_sdf(path: Path, root: Element) -> ImportedModel:
-    """The mechanism of an SDF file, in joint coordinates; `root` is its root element."""
+def read_sdf(path: Path, root: Element, within: Path) -> ImportedModel:
+    """The mechanism of an SDF file, in joint coordinates; `root` is its root element, `within` the folder of meshes."""
     remarks = Remarks(path)
     values = Values(path, remarks)
     worlds = root.all("world")
@@ -51,7 +52,9 @@ def read_sdf(path: Path, root: Element) -> ImportedModel:
     if len(colliding) > 1:
         remarks.lost("contacts", f"of {len(colliding)} links: they pass through one another here")
     forces = [*_gravity(values, base), *made.forces]
-    mechanism = Mechanism([*bodies, *made.links], made.joints, forces, floating=True, coordinates="joint")
+    looks = looks_of(values, frames, owners, within)
+    parts = [*looks.dressed(bodies), *made.links], made.joints, forces
+    mechanism = Mechanism(*parts, floating=True, coordinates="joint", scenery=looks.scenery)
     return ImportedModel(mechanism, {}, {}, remarks.in_order)
 
 

@@ -1,7 +1,7 @@
 """URDF, the robots of ROS: links and joints.
 
 Read here, and not by a URDF library: those at hand keep neither lines nor the elements that close loops, resolve
-entities, and bring mesh libraries along, while a mechanism needs links and joints alone.
+entities, and read meshes from wherever a file says.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from jaxmbd.io._xml import Element
 from jaxmbd.io.urdf.loops import closures
 from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot, circle
 from jaxmbd.io.urdf.robot_yaml import RobotYaml, read_robot_yaml, yaml_closures
+from jaxmbd.io.urdf.visuals import looks_of
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
@@ -32,8 +33,8 @@ _OF_LINK = ("inertial", "visual", "collision")
 _OF_ROBOT = ("link", "joint", "loop_joint", "gazebo", "frame", "linear_bushing_rpy", "ball_constraint", "material")
 
 
-def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> ImportedModel:
-    """The mechanism of a URDF file, in joint coordinates; `root` is its root element."""
+def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool, within: Path) -> ImportedModel:
+    """The mechanism of a URDF file, in joint coordinates; `root` is its root element, `within` the folder of meshes."""
     remarks = Remarks(path)
     robot = Robot(path, root, remarks, Names(remarks))
     links = _by_name(robot, "link")
@@ -56,7 +57,9 @@ def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> 
     cuts, bushings = closures(robot, loops)
     cuts += [] if side is None else yaml_closures(robot, side)
     _remark_on_the_rest(robot, links)
-    mechanism = Mechanism(bodies, [*joints, *cuts], [*forces, *bushings], floating=True, coordinates="joint")
+    looks = looks_of(robot, links, within)
+    parts = looks.dressed(bodies), [*joints, *cuts], [*forces, *bushings]
+    mechanism = Mechanism(*parts, floating=True, coordinates="joint", scenery=looks.scenery)
     return ImportedModel(mechanism, {}, {}, remarks.in_order)
 
 

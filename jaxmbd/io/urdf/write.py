@@ -11,7 +11,7 @@ from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
-from jaxmbd.io._written_tree import check_tree_in_space
+from jaxmbd.io._written_tree import check_tree_in_space, remark_on_shapes
 from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.force.force import Gravity
@@ -88,6 +88,7 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
         _write_force(robot, force)
     for part in (*mechanism.drivers, *mechanism.controllers, *mechanism.sensors):
         robot.lost(part, "has no counterpart in URDF and is left out")
+    remark_on_shapes(mechanism, robot.remarks)
     if strict:
         check_strict(file, robot.remarks.found)
     ElementTree.indent(robot.root)

@@ -14,7 +14,16 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_motion, check_name
 from jaxmbd.space import rotation as rot
-from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties, positive_or_nan
+from jaxmbd.space.shape import Shape, Shapes, as_shapes
+from jaxmbd.space.solid import (
+    Solid,
+    check_inertia,
+    inertia_matrix,
+    is_definite,
+    mass_properties,
+    placed,
+    positive_or_nan,
+)
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL, SpatialFrame
 from jaxmbd.upstream.equinox_internals import binds_methods_at_once
@@ -135,7 +144,8 @@ class Body(AbstractMarkerOwner, AbstractBody):
     `(x, y, z)` alone) for `assemble`. A `Solid` in place of the mass defines mass and inertia; its centre of mass is
     the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia about its
     own axis and a point mass none at all: both require joint coordinates. So does a massless link between two joints,
-    whose mass and inertia are all zero.
+    whose mass and inertia are all zero. `shape`: what the body looks like, a `Shape` (`spatial.shapes.mesh(...)`,
+    `box`, `cylinder`, …) or several, in the body's frame; without it, a solid's own (that of meshes), or symbols.
 
     **Raises:** `MechanismError` if the mass is not positive (nor zero without inertia), or the inertia is not
     physically possible: it must be symmetric, with no principal moment negative or greater than the sum of the other
@@ -151,11 +161,19 @@ class Body(AbstractMarkerOwner, AbstractBody):
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
     pose: Float[Array, "7"] = eqx.field(converter=_as_pose)
+    shape: tuple[Shape, ...] = eqx.field(static=True)
 
     def __init__(
-        self, name: str, mass: Number | Solid, inertia: Numbers | None = None, pose: Numbers = (0.0, 0.0, 0.0)
+        self,
+        name: str,
+        mass: Number | Solid,
+        inertia: Numbers | None = None,
+        pose: Numbers = (0.0, 0.0, 0.0),
+        shape: Shapes | None = None,
     ) -> None:
         self.name = name
+        own = placed(mass.shape, -mass.centre) if isinstance(mass, Solid) and mass.shape else ()
+        self.shape = own if shape is None else as_shapes(f"Body {name!r}: shape", shape)
         weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
         self.inertia, self.pose = inertia_matrix(tensor), _as_pose(pose)
         self.mass = positive_or_nan(weight, self.inertia)

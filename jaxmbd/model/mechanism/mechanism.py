@@ -49,6 +49,7 @@ from jaxmbd.model.mechanism.validation import (
 )
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.model.states import entries_of, no_states, stateful, values_of, with_values
+from jaxmbd.space.shape import Shape, Shapes, as_shapes
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.upstream.equinox_internals import binds_methods_at_once, is_placeholder, with_fields
 from jaxmbd.user_functions import lifted
@@ -77,7 +78,8 @@ class Mechanism(eqx.Module):
     **Arguments:** sequences of parts, each with a unique name; `floating`, True to allow bodies without a connection to
     the ground; `coordinates`, `"absolute"`, the poses of the bodies, or `"joint"`, the joint coordinates of a spanning
     tree; `cuts`, names of joints excluded from the tree, which remain constraints; `speeds`, `GeneralizedSpeeds` in
-    place of those that the coordinates define.
+    place of those that the coordinates define; `scenery`, in space, what stands on the ground and is only looked at: a
+    `Shape` of `spatial.shapes` or several, in the world's frame.
 
     **Raises:** `MechanismError` if two parts have the same name, a part refers to a body or coordinate that does not
     exist or is in the other space, or a group of connected bodies has no connection to the ground.
@@ -98,6 +100,7 @@ class Mechanism(eqx.Module):
     cuts: tuple[str, ...] = eqx.field(static=True)
     speeds: GeneralizedSpeeds | None
     tree: Tree = eqx.field(static=True)
+    scenery: tuple[Shape, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -111,6 +114,7 @@ class Mechanism(eqx.Module):
         cuts: Iterable[str] = (),
         speeds: GeneralizedSpeeds | None = None,
         controllers: Iterable[AbstractController] = (),
+        scenery: Shapes = (),
     ) -> None:
         self.bodies, self.joints = _parts("bodies", bodies), _parts("joints", joints)
         self.forces, self.drivers = _parts("forces", forces), _parts("drivers", drivers)
@@ -119,7 +123,11 @@ class Mechanism(eqx.Module):
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
         check_flags("Mechanism", floating=floating)
-        self.floating = floating
+        self.floating, self.scenery = floating, as_shapes("scenery", scenery)
+        if self.scenery and self.space.dim == 2:
+            raise MechanismError(
+                "scenery is looked at in space; this mechanism lies in the plane, which has no shapes."
+            )
         check_instance("coordinates", coordinates, str, "'absolute' or 'joint'")
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
         self.tree = absolute(self.bodies)  # preliminary: the spanning tree needs checked parts
@@ -163,7 +171,7 @@ class Mechanism(eqx.Module):
     ) -> "Mechanism":
         """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with the names of joints to cut."""
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
-        return Mechanism(*parts, self.floating, coordinates, cuts, speeds, self.controllers)
+        return Mechanism(*parts, self.floating, coordinates, cuts, speeds, self.controllers, self.scenery)
 
     def with_parts(self, parts: Iterable[Part]) -> "Mechanism":
         """The same mechanism with more parts, of any kinds and in any order.
@@ -223,7 +231,8 @@ class Mechanism(eqx.Module):
         else:
             groups = {kind: getattr(self, kind) for kind in _KINDS} | groups
             cuts = [name for name in self.cuts if any(joint.name == name for joint in groups["joints"])]
-            mechanism = Mechanism(**groups, floating=self.floating, coordinates=self.coordinates, cuts=cuts)
+            options = {"floating": self.floating, "coordinates": self.coordinates, "scenery": self.scenery}
+            mechanism = Mechanism(**groups, **options, cuts=cuts)
             if self.coordinates == "joint":
                 cuts = (*cuts, *mechanism._rubbing_joints())
                 tree = spanning(

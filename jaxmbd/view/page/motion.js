@@ -62,7 +62,7 @@ class Motion {
       ...piece,
       shapes: piece.shapes.map(numbers),
       faces: piece.faces && { corners: numbers(piece.faces), each: piece.faces.shape[1] },
-      dark: piece.dark && numbers(piece.dark),
+      dark: piece.dark && numbers(piece.dark), // a factor for each face, or three
     }));
     this.moveTo(this.times[0]);
   }

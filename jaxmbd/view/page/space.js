@@ -206,14 +206,15 @@ class Picture {
 
 // A surface of faces, which are polygons of corners by number, with normals that are smooth except at creases.
 function surface(points, { corners, each }, dark, size) {
-  const triangles = [], shades = [];
+  const triangles = [], shades = [], tones = dark ? dark.length / (corners.length / each) : 0;
   for (let face = 0; face < corners.length / each; face++) {
     const first = corners[face * each];
     for (let i = 1; i + 1 < each; i++) {
       const [second, third] = [corners[face * each + i], corners[face * each + i + 1]];
       if (second === third || first === second || first === third) continue; // a face with fewer corners
       triangles.push(first, second, third);
-      if (dark) for (let corner = 0; corner < 3; corner++) shades.push(dark[face], dark[face], dark[face]);
+      const shade = tones === 3 ? dark.subarray(3 * face, 3 * face + 3) : dark && [dark[face], dark[face], dark[face]];
+      if (dark) for (let corner = 0; corner < 3; corner++) shades.push(...shade);
     }
   }
   const flat = new THREE.BufferGeometry(), positions = new Float32Array(3 * triangles.length);
