@@ -114,6 +114,9 @@ def _dominated(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
     """Which of some rows one of others dominates."""
     found = np.zeros(len(rows), bool)
     for start in range(0, len(by), _BLOCK):
-        a, b = rows[:, None], by[None, start : start + _BLOCK]
-        found |= ((b <= a).all(axis=2) & (b < a).any(axis=2)).any(axis=1)
+        as_good, better = True, False
+        for a, b in zip(rows.T, by[start : start + _BLOCK].T, strict=True):  # faster than a short last axis
+            as_good = as_good & (b[None] <= a[:, None])
+            better = better | (b[None] < a[:, None])
+        found |= np.any(as_good & better, axis=1)
     return found

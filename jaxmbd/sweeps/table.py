@@ -71,7 +71,9 @@ def table_of(found: "xr.Dataset", what: str) -> Table:
     dims = {str(dim): int(size) for dim, size in given.sizes.items() if dim not in own}
     shape = tuple(dims.values())
     if not dims or 0 in shape or not given.data_vars:
-        raise MechanismError(f"{what} needs the dataset of a sweep with outputs over its variants; got {dict(given.sizes)}.")
+        raise MechanismError(
+            f"{what} needs the dataset of a sweep with outputs over its variants; got {dict(given.sizes)}."
+        )
 
     def row(x: Any) -> np.ndarray:
         return np.broadcast_to(_over(x, tuple(dims)), shape).ravel()
@@ -109,8 +111,8 @@ def scalar_outputs(what: str, table: Table, names: str | Iterable[str] | None) -
     for name in wanted:
         if name in table.arrays:
             raise MechanismError(
-                f"{what}: the output {name!r} has the shape {table.arrays[name]} for a variant; a number is needed. Give "
-                f'one of its entries a name of its own: found.assign(last=found[{name!r}].isel({name}_0=-1)).'
+                f"{what}: the output {name!r} has the shape {table.arrays[name]} for a variant; a number is needed. "
+                f"Give one of its entries a name of its own: found.assign(last=found[{name!r}].isel({name}_0=-1))."
             )
     check_known(f"output of the sweep that {what} can show", wanted, table.outputs)
     if not wanted:
