@@ -153,9 +153,18 @@ def study_of(
 
 
 def units_of(study: Study, names: Iterable[str]) -> dict[str, str]:
-    """Return the units of numbers, known for coordinates and speeds alone, and of all outputs."""
+    """Return the units of numbers, coordinates and speeds, and of all outputs; "" where a pattern has several."""
     known = channel_units(study.mechanism)
-    return {name: known.get(name, "") for name in names} | {output.name: output.unit for output in study.outputs}
+    units = {name: known.get(name) or _unit_of_number(study.mechanism, name) for name in names}
+    return units | {output.name: output.unit for output in study.outputs}
+
+
+def _unit_of_number(mechanism: Mechanism, name: str) -> str:
+    """The unit of a number of a part, or of all matches of a pattern."""
+    if name not in numbers_of(mechanism) and not is_pattern(name):
+        return ""
+    units = {number.unit(mechanism) for number in find(mechanism, name)}
+    return units.pop() if len(units) == 1 else ""
 
 
 def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -> dict[str, Parameter]:

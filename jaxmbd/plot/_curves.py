@@ -1,10 +1,11 @@
 """`curves`: the outputs of a sweep over one of its numbers."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.lines import Line2D
 
 from jaxmbd.errors import MechanismError, check_known
@@ -20,12 +21,15 @@ from jaxmbd.plot._variants import (
 )
 from jaxmbd.printing import format_number
 from jaxmbd.scene.curves import CURVES
+from jaxmbd.scene.pieces import INK
 from jaxmbd.sweeps.table import Table, scalar_outputs, table_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _WIDTH, _HEIGHT = 5.2, 2.2  # [in] of a panel
+_CROSSES = 40  # of many variants: for parts of the axis, as large as the share that failed
+_BLUES = LinearSegmentedColormap.from_list("cloud", ["#b9d7ea", "#003f66"])
 _FEW = len(CURVES)  # values of a second number that have a line each
 
 
@@ -40,7 +44,8 @@ def curves(
     """Draw outputs of a sweep over one of its numbers, a panel for each output.
 
     A grid over one number is a line with dots, over a second number of up to seven values a line for each of these; all
-    else is dots. A variant that failed is a cross at the lower edge, and the legend says how many there are and why.
+    else is dots, of more than 2,000 variants cells by how many there are in them. A variant that failed is a cross at
+    the lower edge, of many its size is the share that failed; the legend says how many there are and why.
 
     **Arguments:**
 
@@ -112,13 +117,21 @@ def _panel(axes: Axes, x: np.ndarray, y: np.ndarray, groups: Sequence[np.ndarray
     for k, rows in enumerate(groups):
         marker = "o" if len(rows) <= 60 else ""
         axes.plot(x[rows], y[rows], marker=marker, markersize=3, color=CURVES[k], linewidth=1.4, rasterized=is_many)
-    if not groups:
-        axes.plot(x, y, "o", color=CURVES[0], markersize=2 if is_many else 3, alpha=0.3, rasterized=is_many)
     lost = ~np.isfinite(y)
-    if lost.any():
+    if not groups and is_many:  # by how many there are in a cell, since dots would cover one another
+        cells: dict[str, Any] = {"gridsize": (80, 30), "bins": "log", "mincnt": 1, "cmap": _BLUES, "linewidths": 0.0}
+        axes.hexbin(x[~lost], y[~lost], rasterized=True, **cells)
+    elif not groups:
+        axes.plot(x, y, "o", color=CURVES[0], markersize=3, alpha=0.4)
+    if lost.any() and is_many:
+        edges = np.linspace(x.min(), x.max(), _CROSSES + 1)
+        share = np.histogram(x[lost], edges)[0] / np.maximum(np.histogram(x, edges)[0], 1)
+        at, where = (edges[1:] + edges[:-1]) / 2, axes.get_xaxis_transform()
+        style: dict[str, Any] = {"color": INK, "marker": "x", "linewidths": 0.8, "gid": "failed", "zorder": 3}
+        axes.scatter(at, np.full(_CROSSES, 0.02), 60 * share, transform=where, clip_on=False, **style)
+    elif lost.any():
         axes.plot(
-            x[lost], np.zeros(lost.sum()), transform=axes.get_xaxis_transform(), clip_on=False, gid="failed",
-            rasterized=is_many, **CROSS,
+            x[lost], np.zeros(lost.sum()), transform=axes.get_xaxis_transform(), clip_on=False, gid="failed", **CROSS,
         )  # fmt: skip
     axes.grid(True, color=PALE, linewidth=0.6)
     axes.set_axisbelow(True)

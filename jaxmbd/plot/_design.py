@@ -18,15 +18,14 @@ from jaxmbd.scene.curves import CURVES, panels_of
 from jaxmbd.scene.pieces import GREY, INK
 
 _WIDTH, _HEIGHT = 6.0, 2.4  # [in] of a panel
-_DASHES = ("-", "-", "--", ":")
-_LEAST = 1e-16  # violations on a logarithmic axis: zero has no place there
+_SMALL = 1e-8  # violations below it are drawn on a linear axis, which has zero
 
 
 def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ...]:
     """Draw the course of a design from all of its starts: the best objective so far over the steps.
 
-    The start that was chosen is drawn in colour; those without a course were given up before, and the legend counts them
-    by their verdicts. With constraints a second panel has the largest violation, as a share of what is allowed.
+    The start that was chosen is drawn in colour; those without a course were given up before, and the legend counts
+    them by their verdicts. With constraints a second panel has the largest violation, as a share of what is allowed.
 
     **Arguments:** `design`, of `design`; `width` of the figure `[in]`, 6 unless given.
 
@@ -45,8 +44,8 @@ def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ..
     drawn = [start for start in design.starts if start.course]
     if not drawn:
         raise MechanismError(
-            "convergence: no start of this design has a course of steps; an objective that is a vector is minimised from "
-            "all starts at once. print(design) shows where they ended."
+            "convergence: no start of this design has a course of steps; an objective that is a vector is minimised "
+            "from all starts at once. print(design) shows where they ended."
         )
     count = 2 if design.constraints else 1
     figure = new_figure(_WIDTH if width is None else width, _HEIGHT * count + 0.6)
@@ -60,7 +59,8 @@ def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ..
     if np.isfinite(objectives).all() and objectives.min() > 0 and objectives.max() > 50 * objectives.min():
         panels[0].set_yscale("log")
     if count == 2:
-        panels[1].set_yscale("log")
+        panels[1].set_yscale("symlog", linthresh=_SMALL, linscale=0.5)
+        panels[1].set_ylim(0.0, max(2.0 * panels[1].get_ylim()[1], 100 * _SMALL))
         tidy(panels[1], ylabel="largest violation")
     panels[-1].set_xlabel("step", fontsize=TEXT)
     for axes in panels:
@@ -76,7 +76,7 @@ def _course(panels: np.ndarray, start: DesignStart, is_best: bool) -> None:
     kept = np.where(np.isfinite(objective), objective, np.nan)
     panels[0].plot(steps, kept, marker="o", markersize=2.5, gid=f"start {start.number}", **style)
     if len(panels) > 1:
-        panels[1].plot(steps, np.maximum(violation, _LEAST), marker="o", markersize=2.5, **style)
+        panels[1].plot(steps, violation, marker="o", markersize=2.5, **style)
 
 
 def _say(axes: Axes, design: Design, drawn: Sequence[DesignStart]) -> None:
@@ -110,8 +110,8 @@ def before_after(
 ) -> tuple[Axes, ...]:
     """Draw two motions of a mechanism beside each other: both at their start to one scale, and quantities over time.
 
-    **Arguments:** the motions `before` and `after`; `names` of quantities of both; `labels`, what they are called; `width`
-    of the figure `[in]`, 6 unless given.
+    **Arguments:** the motions `before` and `after`; `names` of quantities of both; `labels`, what they are called;
+    `width` of the figure `[in]`, 6 unless given.
 
     **Returns:** the axes of the two drawings, and those of the quantities, a panel for each unit.
 

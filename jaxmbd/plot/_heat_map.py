@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.plot._style import SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.plot._variants import (
@@ -121,12 +122,14 @@ def _selected(found: "xr.Dataset", table: Table, at: Mapping[str, float]) -> "tu
                 f"{dims} together with others."
             )
         values = np.asarray(found[name].values, float)
-        if not np.isscalar(wanted) or not values.min() <= float(wanted) <= values.max():
+        point = as_float(wanted)
+        is_inside = np.ndim(point) == 0 and values.min() <= float(point) <= values.max()
+        if not is_inside:
             raise MechanismError(
                 f"heat_map: {name!r} has values from {values.min():g} to {values.max():g}, got "
                 f"at={{{name!r}: {wanted!r}}}."
             )
-        place = int(np.argmin(np.abs(values - float(wanted))))
+        place = int(np.argmin(np.abs(values - float(point))))
         chosen[name] = float(values[place])
         found = found.isel({dims[0]: place})
     return found, chosen

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from jaxmbd.checks import check_count
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
-from jaxmbd.plot._variants import HATCH, labelled, units_of
+from jaxmbd.plot._variants import HATCH, ROUNDING, labelled, units_of
 from jaxmbd.printing import format_number
 from jaxmbd.scene.curves import CURVES
 from jaxmbd.scene.pieces import INK
@@ -89,7 +89,7 @@ def _distribution(axes: Axes, values: np.ndarray, bins: int | None) -> None:
     edges = _edges(values, bins)
     low, middle, high = np.percentile(values, (5, 50, 95))
     axes.axvspan(low, high, color=PALE, alpha=0.6, linewidth=0.0, zorder=0)
-    axes.hist(values, edges, color=CURVES[0], edgecolor="white", linewidth=0.4 if len(edges) < 40 else 0.0)
+    axes.hist(values, edges.tolist(), color=CURVES[0], edgecolor="white", linewidth=0.4 if len(edges) < 40 else 0.0)
     axes.axvline(middle, color=CURVES[1], linewidth=1.4)
     axes.set_title(f"median {format_number(middle)}", fontsize=SMALL, loc="left", color=INK)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
@@ -100,7 +100,7 @@ def _distribution(axes: Axes, values: np.ndarray, bins: int | None) -> None:
 def _edges(values: np.ndarray, bins: int | None) -> np.ndarray:
     """The ends of the bars; one bar if all values are equal to rounding."""
     low, high = float(values.min()), float(values.max())
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
+    if high - low <= ROUNDING * max(abs(low), abs(high)):
         wide = 0.5 * max(abs(low), 1.0) * 1e-3
         return np.array([low - wide, high + wide])
     if bins is None:
@@ -120,7 +120,8 @@ def _counts(table: Table, shown: Mapping[str, np.ndarray]) -> dict[str, int]:
 def _verdicts(axes: Axes, counts: Mapping[str, int], total: int) -> None:
     """A bar for each verdict, with the number of variants and the reason."""
     for k, (text, number) in enumerate(counts.items()):
-        axes.barh(k, number, height=0.62, **({"color": CURVES[2]} if k == 0 else HATCH))
+        look: dict[str, Any] = {"color": CURVES[2]} if k == 0 else HATCH
+        axes.barh(k, number, height=0.62, **look)
         said = plain(f"{number:,} ({100 * number / total:.3g} %) {text.split('. ')[0].rstrip('.')}")
         is_long = number > 0.5 * total
         place: Any = {"xytext": (-4, 0), "ha": "right"} if is_long else {"xytext": (4, 0), "ha": "left"}

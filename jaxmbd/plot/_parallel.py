@@ -16,6 +16,7 @@ from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.plot._style import SMALL, TEXT, new_figure, plain
 from jaxmbd.plot._variants import (
     MANY,
+    ROUNDING,
     colour_limits,
     colour_map,
     failed_text,
@@ -36,7 +37,7 @@ _PER_AXIS, _HEIGHT = 1.15, 3.9  # [in]
 _BELOW = -0.09  # where lines of variants without a value end, in heights of the axes
 _FAILED = "#D55E00"
 _DIGITS = 7  # of values that differ little from one another
-_NARROW = 0.85  # [in] between axes, below which names are turned and only the ends have numbers
+_NARROW = 0.8  # [in] between axes, below which names are turned and only the ends have numbers
 
 
 def parallel(
@@ -52,7 +53,7 @@ def parallel(
 
     Each axis has its own scale, from its least to its largest value. A variant that failed ends below the axes of the
     outputs, in another colour. Of more than `most` variants as many are drawn, evenly over all of them and in the same
-    shares of good and failed ones, and a title says so.
+    shares of good and failed ones, and the legend says so.
 
     **Arguments:**
 
@@ -83,21 +84,26 @@ def parallel(
     tint = next(reversed(shown)) if colour is None else colour
     check_known("number or output that is drawn", [tint], columns)
     verdicts = table.verdicts(shown)
-    lost = ~np.isfinite(np.stack(list(shown.values()))).all(axis=0)
+    lost = np.asarray(~np.isfinite(np.stack(list(shown.values()))).all(axis=0))
     picked = np.concatenate(
         [np.flatnonzero(part)[some_of(int(part.sum()), _share(part, most))] for part in (~lost, lost)]
     )
     if axes is None:
         axes = new_figure(max(4.2, _PER_AXIS * len(columns) + 1.0), _HEIGHT).subplots()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    is_narrow = figure.get_figwidth() * axes.get_position().width / len(columns) < _NARROW
     scales = {name: _Scale(column) for name, column in columns.items()}
     heights = np.stack([scales[name].heights(column)[picked] for name, column in columns.items()], axis=1)
     _draw_lines(axes, table, heights, lost[picked], columns[tint][picked], columns[tint], labelled(tint, known))
-    _draw_axes(axes, scales, known, len(table.varied))
+    _draw_axes(axes, scales, known, len(table.varied), is_narrow)
+    notes = []
     if len(picked) < table.count:
-        axes.set_title(f"{len(picked):,} of {table.count:,} variants are drawn", fontsize=TEXT, loc="left", pad=34)
+        notes.append(Line2D([], [], color="none", label=f"{len(picked):,} of {table.count:,} variants are drawn"))
     if verdicts:
         text = plain(failed_text(verdicts, table.count))
-        legend_below(axes, [Line2D([], [], color=_FAILED, linewidth=1.2, linestyle="--", label=text)])
+        notes.append(Line2D([], [], color=_FAILED, linewidth=1.2, linestyle="--", label=text))
+    legend_below(axes, notes)
     return axes
 
 
@@ -113,6 +119,8 @@ class _Scale:
         self.is_log = is_geometric(values[np.isfinite(values)])
         x = self._on_axis(values[np.isfinite(values)])
         self.low, self.high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
+        if self.high - self.low <= ROUNDING * max(abs(self.low), abs(self.high)):
+            self.low = self.high
 
     def _on_axis(self, values: np.ndarray) -> np.ndarray:
         return np.log10(values) if self.is_log else values
@@ -171,11 +179,10 @@ def _draw_lines(
         bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
 
 
-def _draw_axes(axes: Axes, scales: Mapping[str, _Scale], units: Mapping[str, str], numbers: int) -> None:
+def _draw_axes(
+    axes: Axes, scales: Mapping[str, _Scale], units: Mapping[str, str], numbers: int, is_narrow: bool
+) -> None:
     """The parallel axes with their ticks and names, those of the outputs with a heavier line."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    is_narrow = figure.get_figwidth() * axes.get_position().width / (len(scales) + 0.5) < _NARROW
     turned: Any = {"rotation": 35, "ha": "left"} if is_narrow else {"ha": "center"}
     box: Any = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
     for k, (name, scale) in enumerate(scales.items()):

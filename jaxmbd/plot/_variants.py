@@ -25,6 +25,7 @@ HATCH: dict[str, Any] = {"facecolor": PALE, "edgecolor": GREY, "hatch": "////", 
 CROSS: dict[str, Any] = {
     "linestyle": "none", "marker": "x", "color": INK, "markersize": 4, "markeredgewidth": 0.8
 }  # fmt: skip
+ROUNDING = 1e-9  # share of a value, below which differences are none
 _WRAPPED = 46  # characters in a line of a legend
 
 
@@ -89,6 +90,9 @@ def colour_limits(values: np.ndarray) -> tuple[float, float, str]:
     if not len(x):
         return 0.0, 1.0, "neither"
     low, high = float(x.min()), float(x.max())
+    if high - low <= ROUNDING * max(abs(low), abs(high)):  # rounding is no picture
+        wide = 0.05 * max(abs(low), abs(high)) or 1.0
+        return low - wide, high + wide, "neither"
     inner_low, inner_high = (float(v) for v in np.percentile(x, (2, 98)))
     spread = inner_high - inner_low
     cut_low, cut_high = low < inner_low - 3 * spread, high > inner_high + 3 * spread

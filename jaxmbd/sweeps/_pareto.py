@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Aim: TypeAlias = Literal["min", "max"]
 
+_ROUNDING = 1e-9  # share of the largest value of an aim, below which differences are none
 _BLOCK = 512  # variants that are compared with one another at a time
 
 
@@ -79,6 +80,9 @@ def on_front(values: Float[np.ndarray, "variants aims"]) -> Bool[np.ndarray, " v
     member = np.zeros(len(values), bool)
     valid = np.flatnonzero(np.isfinite(values).all(axis=1))
     if len(valid):
+        # What differs by rounding is equal: a constant aim would make members of what others dominate.
+        size = np.max(np.abs(values[valid]), axis=0)
+        values = np.round(values / np.where(size > 0, _ROUNDING * size, 1.0))
         member[valid] = (_of_two if values.shape[1] == 2 else _of_several)(values[valid])
     return member
 
