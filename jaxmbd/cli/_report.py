@@ -15,24 +15,23 @@ from jaxmbd.cli._text import show_table
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.model.sensor import Point
-from jaxmbd.optimal_design import Design
 from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
 from jaxmbd.state.result_codes import is_successful
 from jaxmbd.state.state import State
-from jaxmbd.sweeps import pareto_front
-from jaxmbd.sweeps.table import table_of
 
 if TYPE_CHECKING:
     import matplotlib.pyplot as plt
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from jaxmbd import io, plot, view
+    from jaxmbd import io, plot, sweeps, view
+    from jaxmbd.optimal_design import Design
 else:  # numbers are printed before the libraries for files and pictures are loaded
     io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     plt = lazy_loader.load("matplotlib.pyplot", suppress_warning=True)
+    sweeps = lazy_loader.load("jaxmbd.sweeps", suppress_warning=True)
     view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
@@ -104,7 +103,7 @@ def show_variants(model: Model, found: "xr.Dataset", units: Mapping[str, str]) -
 
 def show_front(model: Model, found: "xr.Dataset", units: Mapping[str, str], aims: Mapping[str, Any]) -> None:
     """Show the first variants that no other one is better than, and write all of them as a CSV file."""
-    front = pareto_front(found, aims).to_dataframe().reset_index()
+    front = sweeps.pareto_front(found, aims).to_dataframe().reset_index()
     headings = [with_unit(name, unit) for name, unit in units.items()]
     arrows = {"min": "small", "max": "large"}
     title = f"{model.name}: {len(front)} on the front of " + ", ".join(f"{n} {arrows[a]}" for n, a in aims.items())
@@ -121,7 +120,8 @@ def save_study(model: Model, found: "xr.Dataset", units: Mapping[str, str], aims
 
     Where one file is wanted, it is the first of them.
     """
-    varied, outputs = table_of(found, "sweep").varied, [name for name in units if name in found.data_vars]
+    outputs = [name for name in units if name in found.data_vars]
+    varied = [name for name in units if name in found.coords and np.ptp(found[name].values) > 0]
     drawn: dict[str, Callable[[], Axes]] = {}
     if aims:
         drawn["sweep-front"] = lambda: next(iter(plot.pareto(found, aims, units=units).values()))
@@ -139,7 +139,7 @@ def save_study(model: Model, found: "xr.Dataset", units: Mapping[str, str], aims
             return
 
 
-def save_course(model: Model, found: Design, before: Solution, after: Solution, names: Sequence[str]) -> None:
+def save_course(model: Model, found: "Design", before: Solution, after: Solution, names: Sequence[str]) -> None:
     """Write the course of a design's search, and a motion before and after it."""
     if any(start.course for start in found.starts):
         save_figure(model, "design-convergence", lambda: plot.convergence(found)[0])

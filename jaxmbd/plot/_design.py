@@ -1,15 +1,15 @@
 """`convergence`: the course of a design's search; `before_after`: what a design changes of a motion."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+import lazy_loader
 import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError
-from jaxmbd.optimal_design import Design
-from jaxmbd.optimal_design import Start as DesignStart
 from jaxmbd.plot._draw import draw
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.plot._variants import legend_below
@@ -17,11 +17,17 @@ from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import CURVES, panels_of
 from jaxmbd.scene.pieces import GREY, INK
 
+if TYPE_CHECKING:
+    from jaxmbd import optimal_design
+    from jaxmbd.optimal_design import Design, Start
+else:  # two motions beside each other need nothing of designs
+    optimal_design = lazy_loader.load("jaxmbd.optimal_design", suppress_warning=True)
+
 _WIDTH, _HEIGHT = 6.0, 2.4  # [in] of a panel
 _SMALL = 1e-8  # violations below it are drawn on a linear axis, which has zero
 
 
-def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ...]:
+def convergence(design: "Design", *, width: float | None = None) -> tuple[Axes, ...]:
     """Draw the course of a design from all of its starts: the best objective so far over the steps.
 
     The start that was chosen is drawn in colour; those without a course were given up before, and the legend counts
@@ -40,7 +46,7 @@ def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ..
         >>> found = mbd.design(aim, {"spring.free_length": (0.01, 0.4)}, mechanism=four_bar)  # doctest: +SKIP
         >>> axes = plot.convergence(found)  # doctest: +SKIP
     """
-    check_instance("convergence", design, Design, "a Design of design")
+    check_instance("convergence", design, optimal_design.Design, "a Design of design")
     drawn = [start for start in design.starts if start.course]
     if not drawn:
         raise MechanismError(
@@ -70,7 +76,7 @@ def convergence(design: Design, *, width: float | None = None) -> tuple[Axes, ..
     return tuple(panels)
 
 
-def _course(panels: np.ndarray, start: DesignStart, is_best: bool) -> None:
+def _course(panels: np.ndarray, start: "Start", is_best: bool) -> None:
     steps, objective, violation = np.asarray(start.course).T
     style = {"color": CURVES[0], "linewidth": 1.8, "zorder": 3} if is_best else {"color": GREY, "linewidth": 0.9}
     kept = np.where(np.isfinite(objective), objective, np.nan)
@@ -79,7 +85,7 @@ def _course(panels: np.ndarray, start: DesignStart, is_best: bool) -> None:
         panels[1].plot(steps, violation, marker="o", markersize=2.5, **style)
 
 
-def _say(axes: Axes, design: Design, drawn: Sequence[DesignStart]) -> None:
+def _say(axes: Axes, design: "Design", drawn: "Sequence[Start]") -> None:
     """The legend: the chosen start, the others, and those that were given up."""
     best, handles = design.starts[0], []
     for line in axes.get_lines():

@@ -25,7 +25,7 @@ HATCH: dict[str, Any] = {"facecolor": PALE, "edgecolor": GREY, "hatch": "////", 
 CROSS: dict[str, Any] = {
     "linestyle": "none", "marker": "x", "color": INK, "markersize": 4, "markeredgewidth": 0.8
 }  # fmt: skip
-ROUNDING = 1e-9  # share of a value, below which differences are none
+ROUNDING = 1e-6  # share of a value, below which differences are those of steps, and no picture
 _WRAPPED = 46  # characters in a line of a legend
 
 
@@ -90,7 +90,7 @@ def colour_limits(values: np.ndarray) -> tuple[float, float, str]:
     if not len(x):
         return 0.0, 1.0, "neither"
     low, high = float(x.min()), float(x.max())
-    if high - low <= ROUNDING * max(abs(low), abs(high)):  # rounding is no picture
+    if high - low <= ROUNDING * max(abs(low), abs(high)):
         wide = 0.05 * max(abs(low), abs(high)) or 1.0
         return low - wide, high + wide, "neither"
     inner_low, inner_high = (float(v) for v in np.percentile(x, (2, 98)))
