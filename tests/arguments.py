@@ -285,6 +285,11 @@ def analyses(folder: Path) -> dict[str, Call]:
         "solution.state": call(motion.state, 0), "solution.reaction": call(motion.reaction, "O"),
         "state[]": call(s.__getitem__, "O.angle"), "mechanism[]": call(m.__getitem__, "b"),
         "optimal_design.centre_of_mass": call(od.centre_of_mass, m, s),
+        "extrema": call(mbd.extrema, lambda ts: mbd.simulate(m, s, ts, throw=False), ts, "O.angle"),
+        "pareto_front": call(
+            sweeps.pareto_front, mbd.sweep(lambda x: {"y": x["x"], "z": -x["x"]}, {"x": [1.0, 2.0]}),
+            {"y": "min", "z": "min"},
+        ),
         "sweep": call(mbd.sweep, lambda x: {"y": 2.0 * x["x"]}, {"x": [1.0, 2.0]}, chunk=2),
         "a sweep by name": call(mbd.sweep, lambda m: {"y": m["b"].mass}, {"b.mass": [1.0, 2.0]}, mechanism=m),
         "local_sensitivities": call(

@@ -35,9 +35,9 @@ def names_at_ends(axes: Axes, ts: np.ndarray, curves: Sequence[Curve]) -> None:
     for k, (curve, at) in enumerate(zip(curves, places, strict=True)):
         colour, start = line_colour(k), (float(ts[-1]), float(ends[k]))
         axes.annotate(
-            plain(curve.label), start, (1.035, float(at)), "data", "axes fraction", fontsize=SMALL, color=colour,
+            plain(curve.label), start, (1.06, float(at)), "data", "axes fraction", fontsize=SMALL, color=colour,
             va="center", ha="left", annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 0.0},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 1.0, "shrinkB": 0.0, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
