@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from PIL import Image
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
@@ -16,7 +17,7 @@ from jaxmbd import plot
 from jaxmbd.sweeps import sensitivity_indices, sobol
 
 HERE = Path(__file__).parent
-ANGLES = jnp.linspace(0.0, 2 * jnp.pi, 25)[:-1]
+TIMES = np.linspace(0.0, 1.0, 49)  # of a turn of the crank [s]
 UNITS = dict.fromkeys(("crank", "coupler", "rocker", "base"), "m") | {"angle": "rad"}
 OUTPUTS = {"swing": "rad", "transmission": "rad"}
 RANGES = {"crank": (0.1, 0.5), "coupler": (0.4, 1.2), "rocker": (0.4, 1.0), "base": (0.6, 1.2)}
@@ -45,13 +46,11 @@ def closed(x: Any) -> dict[str, Any]:
 
 def turned(x: Any) -> dict[str, Any]:
     """How far the rocker swings in a turn of the crank, and the least transmission angle."""
-    mechanism = linkage(x)
-    states = jax.vmap(lambda angle: mbd.assemble(mechanism, {"crank.theta": angle}, check=False))(ANGLES)
-    failed = states.result != mbd.RESULTS.successful
-    worst = jax.tree.map(lambda y: y[jnp.argmax(failed)], states)
-    rocker, coupler = states["rocker.theta"], states["coupler.theta"]
+    driven = linkage(x).with_parts([pl.Driver("motor", "O.angle", lambda t: 2 * jnp.pi * t)])
+    motion = mbd.kinematics(driven, TIMES, throw=False)
+    rocker, coupler = motion["rocker.theta"], motion["coupler.theta"]
     transmission = jnp.arcsin(jnp.abs(jnp.sin(rocker - coupler)))
-    return {"swing": jnp.max(rocker) - jnp.min(rocker), "transmission": jnp.min(transmission), "result": worst}
+    return {"swing": jnp.max(rocker) - jnp.min(rocker), "transmission": jnp.min(transmission), "result": motion}
 
 
 def save(axes: Axes, name: str) -> None:
@@ -60,6 +59,8 @@ def save(axes: Axes, name: str) -> None:
     assert figure is not None
     figure.savefig(HERE / name, dpi=100)
     plt.close("all")
+    with Image.open(HERE / name) as picture:  # a few colours make small files
+        picture.convert("RGB").quantize(96).save(HERE / name, optimize=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ else:  # two motions beside each other need nothing of designs
     optimal_design = lazy_loader.load("jaxmbd.optimal_design", suppress_warning=True)
 
 _WIDTH, _HEIGHT = 6.0, 2.4  # [in] of a panel
+_DRAWING, _CURVE = 2.4, 1.8  # [in] of the heights of a drawing, at most, and of a panel of curves
 _SMALL = 1e-8  # violations below it are drawn on a linear axis, which has zero
 
 
@@ -31,11 +32,12 @@ def convergence(design: "Design", *, width: float | None = None) -> tuple[Axes, 
     """Draw the course of a design from all of its starts: the best objective so far over the steps.
 
     The start that was chosen is drawn in colour; those without a course were given up before, and the legend counts
-    them by their verdicts. With constraints a second panel has the largest violation, as a share of what is allowed.
+    them by their verdicts. If a search has been where a constraint is violated, a second panel has the largest
+    violation, in units of the constraint's `scale`.
 
     **Arguments:** `design`, of `design`; `width` of the figure `[in]`, 6 unless given.
 
-    **Returns:** the axes: of the objective, and of violations if there are constraints.
+    **Returns:** the axes: of the objective, and of violations if there were any.
 
     **Raises:** `MechanismError` if no start has a course: an objective that is a vector, without constraints, is
     minimised from all starts at once.
@@ -53,7 +55,7 @@ def convergence(design: "Design", *, width: float | None = None) -> tuple[Axes, 
             "convergence: no start of this design has a course of steps; an objective that is a vector is minimised "
             "from all starts at once. print(design) shows where they ended."
         )
-    count = 2 if design.constraints else 1
+    count = 2 if any(violation > 0 for start in drawn for _, _, violation in start.course) else 1
     figure = new_figure(_WIDTH if width is None else width, _HEIGHT * count + 0.6)
     panels = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
     best = design.starts[0]
@@ -141,14 +143,19 @@ def before_after(
     found = [panels_of(motion, wanted, {}, "unit") for motion in (before, after)]
     if not found[0]:
         raise MechanismError("before_after needs at least one name of solution.names.")
-    figure = new_figure(_WIDTH if width is None else width, 2.6 + 1.9 * len(found[0]))
-    grid = figure.add_gridspec(1 + len(found[0]), 2, height_ratios=[2.6] + [1.9] * len(found[0]))
+    figure = new_figure(_WIDTH if width is None else width, _DRAWING + _CURVE * len(found[0]) + 0.4)
+    grid = figure.add_gridspec(1 + len(found[0]), 2, height_ratios=[_DRAWING] + [_CURVE] * len(found[0]))
     kind = {"projection": "3d"} if spaces == {3} else {}
     drawings = [figure.add_subplot(grid[0, k], **kind) for k in (0, 1)]
     for axes, motion, label in zip(drawings, (before, after), labels, strict=True):
         draw(motion.mechanism, motion.state(0), axes=axes)
         axes.set_title(plain(label), fontsize=TEXT, loc="left")
     _to_one_scale(drawings)
+    if spaces == {2}:  # a flat mechanism leaves no empty space
+        (left, right), (low, high) = drawings[0].get_xlim(), drawings[0].get_ylim()
+        height = float(np.clip(figure.get_figwidth() / 2.4 * (high - low) / (right - left) + 0.7, 1.0, _DRAWING))
+        grid.set_height_ratios([height] + [_CURVE] * len(found[0]))
+        figure.set_figheight(height + _CURVE * len(found[0]) + 0.4)
     panels: list[Axes] = []
     for k, (first, second) in enumerate(zip(*found, strict=True)):
         shared = {"sharex": panels[0]} if panels else {}

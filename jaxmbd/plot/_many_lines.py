@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,6 +15,7 @@ from jaxmbd.scene.curves import CURVES, Curve, Panel
 LINE = 0.145  # [in] that a name at the end of a line takes
 _SMALL_WIDTH, _SMALL_HEIGHT = 1.85, 1.45  # [in] of a small panel
 _COLUMNS = 4
+_LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 1.0, "shrinkB": 0.0, "relpos": (0, 0.5)}
 
 
 def line_colour(k: int) -> str:
@@ -37,7 +39,7 @@ def names_at_ends(axes: Axes, ts: np.ndarray, curves: Sequence[Curve]) -> None:
         axes.annotate(
             plain(curve.label), start, (1.06, float(at)), "data", "axes fraction", fontsize=SMALL, color=colour,
             va="center", ha="left", annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 1.0, "shrinkB": 0.0, "relpos": (0, 0.5)},
+            arrowprops={"color": colour, **_LEADER},
         )  # fmt: skip
 
 

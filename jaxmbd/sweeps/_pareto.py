@@ -59,7 +59,7 @@ def pareto_front(found: "xr.Dataset", aims: Mapping[str, Aim]) -> "xr.Dataset":
     return front
 
 
-def checked_aims(what: str, found: "xr.Dataset", aims: Mapping[str, Aim]) -> Float[np.ndarray, "variants aims"]:
+def checked_aims(what: str, found: Any, aims: Mapping[str, Aim]) -> Float[np.ndarray, "variants aims"]:
     """The aims of all variants as numbers that are to be small; NaN for variants that failed.
 
     **Raises:** `MechanismError` as `pareto_front`.

@@ -10,13 +10,14 @@ import pytest
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection, QuadMesh
-from matplotlib.patches import Rectangle
+from matplotlib.colors import to_hex
 
 import jaxmbd as mbd
 from jaxmbd import plot
 from jaxmbd.optimal_design import Design, Start
 from jaxmbd.plot._many_lines import apart
 from jaxmbd.plot._variants import colour_limits, is_geometric
+from jaxmbd.scene.curves import CURVES
 from jaxmbd.sweeps import LocalSensitivities, SensitivityIndices
 from jaxmbd.sweeps.table import NO_NUMBER
 
@@ -31,6 +32,15 @@ def texts(figure: Any) -> str:
 
 def figure_of(axes: Axes) -> Any:
     return axes.get_figure(root=True)
+
+
+def mesh_of(axes: Axes) -> Any:
+    (mesh,) = [x for x in axes.get_children() if isinstance(x, QuadMesh)]
+    return mesh
+
+
+def patches(axes: Axes) -> list[Any]:
+    return list(axes.patches)
 
 
 def with_verdicts(data: dict[str, Any], coordinates: dict[str, Any], failed: np.ndarray, dims: Any) -> xr.Dataset:
@@ -66,7 +76,7 @@ def drawn(count: int) -> xr.Dataset:
 
 def test_a_heat_map_has_a_cell_for_each_variant(grid: xr.Dataset) -> None:
     axes = plot.heat_map(grid, "period", units=UNITS)
-    (mesh,) = [x for x in axes.get_children() if isinstance(x, QuadMesh)]
+    mesh = mesh_of(axes)
     cells = np.ma.filled(mesh.get_array(), np.nan)
     np.testing.assert_array_equal(cells, grid["period"].values.T)
     failed = int(np.isnan(grid["period"].values).sum())
@@ -75,7 +85,7 @@ def test_a_heat_map_has_a_cell_for_each_variant(grid: xr.Dataset) -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass [kg]", "length [m]")
     assert figure_of(axes).axes[1].get_ylabel() == "period [s]"
     turned = plot.heat_map(grid, "period", ("length", "mass"))
-    (mesh,) = [x for x in turned.get_children() if isinstance(x, QuadMesh)]
+    mesh = mesh_of(turned)
     np.testing.assert_array_equal(np.ma.filled(mesh.get_array(), np.nan), grid["period"].values)
     edges = mesh.get_coordinates()[0, :, 0]
     assert edges[0] == pytest.approx(0.05)
@@ -93,7 +103,7 @@ def test_a_heat_map_is_cut_at_values_of_other_numbers() -> None:
         plot.heat_map(found, "y", ("a", "b"))
     axes = plot.heat_map(found, "y", at={"c": 0.9})
     assert axes.get_title(loc="left") == "at c = 1"
-    (mesh,) = [x for x in axes.get_children() if isinstance(x, QuadMesh)]
+    mesh = mesh_of(axes)
     np.testing.assert_array_equal(mesh.get_array(), found["y"].sel(c=1.0).values.T)
     assert plot.heat_map(found, "y", ("c", "a"), at={"b": 0.5}).get_xscale() == "log"
 
@@ -143,12 +153,11 @@ def test_histograms_count_all_variants(grid: xr.Dataset) -> None:
     panels = plot.histogram(found, units=UNITS)
     assert list(panels) == ["period", "load", "verdicts"]
     for name in ("period", "load"):
-        bars = [patch for patch in panels[name].patches if isinstance(patch, Rectangle)]
-        counts = [bar.get_height() for bar in bars if bar.get_height() == int(bar.get_height()) and bar.get_width() < 1]
-        values = found[name].values
-        assert np.isfinite(values).sum() in (sum(counts), sum(counts) - 1)  # the band of 90 % has the height 1
+        bars = [patch for patch in patches(panels[name]) if to_hex(patch.get_facecolor()) == CURVES[0].lower()]
+        assert sum(bar.get_height() for bar in bars) == np.isfinite(found[name].values).sum()
+        assert len(bars) >= 10
         assert panels[name].get_xlabel() == f"{name} [{UNITS[name]}]"
-    widths = [patch.get_width() for patch in panels["verdicts"].patches]
+    widths = [patch.get_width() for patch in patches(panels["verdicts"])]
     said = [text.get_text() for text in panels["verdicts"].texts]
     assert widths == [440, 50, 10]
     assert said[1] == "50 (10 %) The joints are not closed at the start"
@@ -181,7 +190,8 @@ def test_parallel_axes_have_a_line_for_each_variant() -> None:
     assert "12 of 100 failed" in texts(figure_of(axes))
     some = plot.parallel(found, "load", colour="mass", most=20)
     assert "19 of 100 variants are drawn" in texts(figure_of(some))  # shares of both kinds, rounded down
-    for options, message in (({"colour": "x"}, "named 'x'"), ({"most": 1}, "most"), ({"outputs": "x"}, "named 'x'")):
+    wrong: Any = (({"colour": "x"}, "named 'x'"), ({"most": 1}, "most"), ({"outputs": "x"}, "named 'x'"))
+    for options, message in wrong:
         with pytest.raises(mbd.MechanismError, match=message):
             plot.parallel(found, **options)
 
@@ -239,7 +249,7 @@ def test_the_front_is_joined_and_no_variant_lies_beyond_it() -> None:
         assert not np.any((cloud[:, 0] >= x) & (cloud[:, 1] <= y) & ((cloud[:, 0] > x) | (cloud[:, 1] < y)))
     (steps,) = [line for line in axes.get_lines() if line.get_drawstyle().startswith("steps")]
     assert steps.get_drawstyle() == "steps-pre"
-    assert "36 of 300 failed" in texts(figure_of(axes)) or "of 300 failed" in texts(figure_of(axes))
+    assert "36 of 300 failed" in texts(figure_of(axes))
     assert axes.get_xlabel() == "period [s]    better →"
     assert axes.get_ylabel() == "← better    load [N]"
     three = found.assign(mix=found["load"] * found["period"])
@@ -315,11 +325,12 @@ def test_a_search_notes_its_course() -> None:
         assert not violations.any()
 
 
+@pytest.mark.slow
 def test_before_and_after_have_one_scale() -> None:
     pendulum, ts = mbd.examples.get("pendulum"), np.linspace(0.0, 0.5, 6)
     longer = mbd.with_numbers(pendulum.mechanism, {"O.b.position": np.array([-1.0, 0.0])})
     motions = [mbd.simulate(m, mbd.assemble(m, {"O.angle": 0.3}), ts) for m in (pendulum.mechanism, longer)]
-    first, second, forces, angle = plot.before_after(*motions, ["O.fx", "O.fy", "O.angle"])
+    first, second, forces, angle = plot.before_after(motions[0], motions[1], ["O.fx", "O.fy", "O.angle"])
     assert first.get_xlim() == second.get_xlim()
     assert [axes.get_title(loc="left") for axes in (first, second)] == ["before", "after"]
     dashed, solid = forces.get_lines()[:2]
@@ -327,7 +338,7 @@ def test_before_and_after_have_one_scale() -> None:
     np.testing.assert_array_equal(solid.get_ydata(), motions[1]["O.fx"])
     assert angle.get_ylabel() == "O.angle [rad]"
     with pytest.raises(mbd.MechanismError, match="at least one name"):
-        plot.before_after(*motions, [])
+        plot.before_after(motions[0], motions[1], [])
 
 
 # --- many lines ---------------------------------------------------------------------------------------------
@@ -344,6 +355,7 @@ def test_names_at_the_ends_of_lines_keep_apart() -> None:
     np.testing.assert_allclose(apart(np.array([0.2, 0.8]), 0.1), [0.2, 0.8])
 
 
+@pytest.mark.slow
 def test_many_lines_have_names_at_their_ends_or_small_panels() -> None:
     chain = mbd.examples.get("four-bar-with-springs")
     solution = chain.simulate(np.linspace(0.0, 0.1, 5))

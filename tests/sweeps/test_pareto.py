@@ -23,7 +23,8 @@ def made(values: np.ndarray, failed: np.ndarray | None = None) -> xr.Dataset:
 
 def dominated(values: np.ndarray) -> np.ndarray:
     a, b = values[:, None], values[None]
-    return ((b <= a).all(axis=2) & (b < a).any(axis=2)).any(axis=1)
+    pairs: np.ndarray = np.all(b <= a, axis=2) & np.any(b < a, axis=2)
+    return np.asarray(np.any(pairs, axis=1))
 
 
 @pytest.mark.parametrize("aims", [2, 3, 4])
