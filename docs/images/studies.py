@@ -47,7 +47,7 @@ def closed(x: Any) -> dict[str, Any]:
 def turned(x: Any) -> dict[str, Any]:
     """How far the rocker swings in a turn of the crank, and the least transmission angle."""
     driven = linkage(x).with_parts([pl.Driver("motor", "O.angle", lambda t: 2 * jnp.pi * t)])
-    motion = mbd.kinematics(driven, TIMES, throw=False)
+    motion = mbd.kinematics(driven, TIMES, mbd.assemble(driven, check=False), throw=False)
     rocker, coupler = motion["rocker.theta"], motion["coupler.theta"]
     transmission = jnp.arcsin(jnp.abs(jnp.sin(rocker - coupler)))
     return {"swing": jnp.max(rocker) - jnp.min(rocker), "transmission": jnp.min(transmission), "result": motion}

@@ -1,6 +1,7 @@
 """`histogram`: how the outputs of a sweep are distributed, and how many variants failed and why."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ VERDICTS = "verdicts"
 _WIDTH, _HEIGHT = 3.3, 2.3  # [in] of one panel
 _TWO = 4.6  # [in] of width, from which on there are two columns
 _MOST_BINS = 60
+_LETTERS = 13  # of small text in an inch of the figure's width, without its margins
 
 
 def histogram(
@@ -68,7 +70,8 @@ def histogram(
     wide = 2 * _WIDTH if width is None else width
     columns = 1 if len(shown) == 1 or wide < _TWO else 2
     rows = math.ceil(len(shown) / columns)
-    last = 0.3 * len(verdicts) + 0.6
+    said = _said(verdicts, table.count, wide)
+    last = (0.16 + 0.14 * max(1 + text.count("\n") for text in said)) * len(said) + 0.6
     figure = new_figure(wide, _HEIGHT * rows + last)
     grid = figure.add_gridspec(rows + 1, columns, height_ratios=[_HEIGHT] * rows + [last])
     panels = {}
@@ -76,7 +79,7 @@ def histogram(
         panels[name] = axes = figure.add_subplot(grid[k // columns, k % columns])
         _distribution(axes, values[np.isfinite(values)], bins)
         tidy(axes, xlabel=labelled(name, known), ylabel="variants")
-    _verdicts(figure.add_subplot(grid[rows, :]), verdicts, table.count)
+    _verdicts(figure.add_subplot(grid[rows, :]), verdicts, said, table.count)
     return panels | {VERDICTS: figure.axes[-1]}
 
 
@@ -117,17 +120,28 @@ def _counts(table: Table, shown: Mapping[str, np.ndarray]) -> dict[str, int]:
     return {"successful": table.count - sum(failures.values()), **failures}
 
 
-def _verdicts(axes: Axes, counts: Mapping[str, int], total: int) -> None:
+def _said(counts: Mapping[str, int], total: int, wide: float) -> list[str]:
+    """What is written at the bars: numbers, shares and reasons, in lines that have room inside or beside them."""
+    found = []
+    for text, number in counts.items():
+        share = number / total
+        room = int(_LETTERS * wide * (share if share > 0.5 else 1 - share))
+        said = f"{number:,} ({100 * share:.3g} %) {text.split('. ')[0].rstrip('.')}"
+        found.append("\n".join(textwrap.wrap(said, max(12, room))))
+    return found
+
+
+def _verdicts(axes: Axes, counts: Mapping[str, int], said: Sequence[str], total: int) -> None:
     """A bar for each verdict, with the number of variants and the reason."""
-    for k, (text, number) in enumerate(counts.items()):
+    for k, (number, text) in enumerate(zip(counts.values(), said, strict=True)):
         look: dict[str, Any] = {"color": CURVES[2]} if k == 0 else HATCH
         axes.barh(k, number, height=0.62, **look)
-        said = plain(f"{number:,} ({100 * number / total:.3g} %) {text.split('. ')[0].rstrip('.')}")
         is_long = number > 0.5 * total
         place: Any = {"xytext": (-4, 0), "ha": "right"} if is_long else {"xytext": (4, 0), "ha": "left"}
         frame: Any = None if k == 0 or not is_long else {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
         place |= {"color": "white" if k == 0 and is_long else INK, "bbox": frame}
-        axes.annotate(said, (number, k), textcoords="offset points", va="center", fontsize=SMALL, **place)
+        note = axes.annotate(plain(text), (number, k), textcoords="offset points", va="center", fontsize=SMALL, **place)
+        note.set_in_layout(False)
     axes.set_yticks([])
     axes.set_ylim(len(counts) - 0.5, -0.6)
     axes.set_xlim(0, total)

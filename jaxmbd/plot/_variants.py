@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -61,8 +62,11 @@ def legend_below(axes: Axes, handles: Sequence[Artist], columns: int = 1) -> Non
     """A legend below the picture, where it covers nothing."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    if handles:
-        figure.legend(handles=list(handles), loc="outside lower left", fontsize=SMALL, frameon=False, ncols=columns)
+    look: dict[str, Any] = {"handles": list(handles), "fontsize": SMALL, "frameon": False, "ncols": columns}
+    if handles and isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.legend(loc="outside lower left", **look)
+    elif handles:  # a figure of the user's, in which nobody makes room
+        figure.legend(loc="upper left", bbox_to_anchor=(0.0, -0.16), bbox_transform=axes.transAxes, **look)
 
 
 def failed_patch(verdicts: Mapping[str, int], count: int) -> Patch:
