@@ -60,7 +60,7 @@ def save(axes: Axes, name: str) -> None:
     figure.savefig(HERE / name, dpi=100)
     plt.close("all")
     with Image.open(HERE / name) as picture:  # a few colours make small files
-        picture.convert("RGB").quantize(96).save(HERE / name, optimize=True)
+        picture.convert("RGB").quantize(256, kmeans=1).save(HERE / name, optimize=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from jaxmbd.sweeps import LocalSensitivities, SensitivityIndices
 from jaxmbd.sweeps.table import NO_NUMBER
 
 UNITS = {"mass": "kg", "length": "m", "period": "s", "load": "N"}
-QUICK, SMALL_FILE = 30.0, 1_500_000  # [s] on a computer that does other work, [bytes]
+QUICK, SMALL_FILE = 120.0, 1_500_000  # [s] on a computer that does other work, [bytes]
 
 
 def texts(figure: Any) -> str:

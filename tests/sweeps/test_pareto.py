@@ -10,7 +10,7 @@ import xarray as xr
 import jaxmbd as mbd
 from jaxmbd.sweeps import pareto_front
 
-QUICK = 20.0  # [s], on a computer that does other work: the comparison of all pairs would take hours
+QUICK = 60.0  # [s], on a computer that does other work: the comparison of all pairs would take hours
 
 
 def made(values: np.ndarray, failed: np.ndarray | None = None) -> xr.Dataset:
