@@ -215,8 +215,7 @@ def test_sweep_over_draws_and_impossible_variants(swing: str, tmp_path: Path) ->
 def made(study: studies.Study, space: dict[str, Any], **_: object) -> xr.Dataset:
     """What a sweep would return, with the numbers themselves as outputs, and a variant that failed."""
     inputs = xr.Dataset(coords={n: x if isinstance(x, tuple) else (n, x) for n, x in space.items()})
-    first, last = (inputs[name] for name in (next(iter(space)), next(reversed(space))))
-    total = (first + 0.3 * last).astype(float)
+    total = sum((0.3**k * inputs[name] for k, name in enumerate(space)), xr.DataArray(0.0))
     failed = total == total.max()
     found = {x.name: ((-1) ** k * total**2).where(~failed) for k, x in enumerate(study.outputs)}
     text = xr.where(failed, "The joints are not closed at the start.", "").astype(object)
