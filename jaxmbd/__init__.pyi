@@ -29,6 +29,9 @@ from .analyses.events.event import LogOnly as LogOnly
 from .analyses.events.event import Release as Release
 from .analyses.events.event import Stop as Stop
 from .analyses.events.event_log import Events as Events
+from .analyses.extrema import Extrema as Extrema
+from .analyses.extrema import Extremum as Extremum
+from .analyses.extrema import extrema as extrema
 from .analyses.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .analyses.kinematics import kinematics as kinematics
 from .analyses.linearization.linear_system import LinearizationWarning as LinearizationWarning

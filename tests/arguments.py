@@ -257,6 +257,12 @@ def from_efforts(m: Any, driven: Any, ts: Any) -> dict[str, Call]:
     }  # fmt: skip
 
 
+def of_sweeps() -> dict[str, Call]:
+    """What is read off a sweep."""
+    found = mbd.sweep(lambda x: {"y": x["x"], "z": -x["x"]}, {"x": [1.0, 2.0]}, progress=False)
+    return {"pareto_front": call(sweeps.pareto_front, found, {"y": "min", "z": "min"})}
+
+
 def analyses(folder: Path) -> dict[str, Call]:
     """Analyses of a pendulum, what is read off its motion, and files."""
     m, s, ts, motion = pendulum()
@@ -265,7 +271,7 @@ def analyses(folder: Path) -> dict[str, Call]:
     lag = small_fmu(folder, "Lag")
     driven = pl.Mechanism(m.bodies, m.joints, m.forces, [pl.Driver("d", "O.angle", lambda t: 0.3 + t)])
     return {
-        **from_efforts(m, driven, ts),
+        **from_efforts(m, driven, ts), **of_sweeps(),
         "assemble": call(mbd.assemble, m, {"O.angle": 0.3}, t=0.0, guess={}, speeds={"O.angle_rate": 1.0}),
         "simulate": call(mbd.simulate, m, s, ts, rtol=1e-6, atol=1e-8, dt0=1e-2, max_steps=1000, dtmin=1e-9),
         "Integration": call(
@@ -303,6 +309,7 @@ def analyses(folder: Path) -> dict[str, Call]:
         "solution.state": call(motion.state, 0), "solution.reaction": call(motion.reaction, "O"),
         "state[]": call(s.__getitem__, "O.angle"), "mechanism[]": call(m.__getitem__, "b"),
         "optimal_design.centre_of_mass": call(od.centre_of_mass, m, s),
+        "extrema": call(mbd.extrema, lambda ts: mbd.simulate(m, s, ts, throw=False), ts, "O.angle"),
         "sweep": call(mbd.sweep, lambda x: {"y": 2.0 * x["x"]}, {"x": [1.0, 2.0]}, chunk=2),
         "a sweep by name": call(mbd.sweep, lambda m: {"y": m["b"].mass}, {"b.mass": [1.0, 2.0]}, mechanism=m),
         "local_sensitivities": call(

@@ -198,7 +198,7 @@ WRITTEN: dict[Callable[..., None], tuple[str, ...]] = {
     linearize: (".npz", *PICTURES),
     equations: (".txt", ".tex", ".py", ".c"),  # one of them for each format
     fit: (".nc", ".toml", *PICTURES, ".html"),
-    sweep: (".csv", ".zarr"),
+    sweep: (".csv", ".zarr", *PICTURES),
     design: (".toml", *PICTURES),
     show: (".html",),
 }

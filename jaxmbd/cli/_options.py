@@ -188,6 +188,25 @@ Over = Annotated[
     ),
 ]
 Outputs = Annotated[list[str] | None, Option("--output", help=f"What is kept of each motion: {_CHANNEL} (repeatable).")]
+Plot = Annotated[
+    bool,
+    Option(
+        "--plot",
+        help="Draw the results: outputs over one or two numbers or across parallel axes, their distribution with all "
+        "verdicts, and the front of the aims.",
+    ),
+]
+Small = Annotated[
+    list[str] | None,
+    Option("--minimize", help=f"An output that is better the smaller it is, for the front: {_CHANNEL} (repeatable)."),
+]
+Large = Annotated[
+    list[str] | None,
+    Option("--maximize", help=f"An output that is better the larger it is, for the front: {_CHANNEL} (repeatable)."),
+]
+PlotDesign = Annotated[
+    bool, Option("--plot", help="Draw the course of the search, and the motion before and after it.")
+]
 Overwrite = Annotated[bool, Option("--overwrite", help="Begin afresh, in place of continuing a store that exists.")]
 Variables = Annotated[
     list[str] | None,

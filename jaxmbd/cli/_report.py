@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 import numpy as np
 
-from jaxmbd.cli._model import Model
+from jaxmbd.cli._model import Model, remark
 from jaxmbd.cli._outputs import FILMS
 from jaxmbd.cli._text import show_table
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.model.sensor import Point
 from jaxmbd.printing import with_unit
+from jaxmbd.state.result_codes import is_successful
 from jaxmbd.state.state import State
 
 if TYPE_CHECKING:
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from jaxmbd import io, plot, view
+    from jaxmbd import io, plot, sweeps, view
     from jaxmbd.analyses.linearization.linear_system import LinearSystem
     from jaxmbd.analyses.simulation.solution import Solution
+    from jaxmbd.optimal_design import Design
     from jaxmbd.scene import curves
 else:  # numbers are printed before the libraries for files and pictures are loaded
     curves = lazy_loader.load("jaxmbd.scene.curves", suppress_warning=True)
     io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     plt = lazy_loader.load("matplotlib.pyplot", suppress_warning=True)
+    sweeps = lazy_loader.load("jaxmbd.sweeps", suppress_warning=True)
     view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
@@ -97,6 +100,54 @@ def show_variants(model: Model, found: "xr.Dataset", units: Mapping[str, str]) -
         model.console.print(f"... and {count - _SHOWN} more", highlight=False)
     named = table[[*units, "result_text"]].set_axis([*headings, "result"], axis="columns")
     model.write("sweep.csv", lambda path: named.to_csv(path, index=False))
+
+
+def show_front(model: Model, found: "xr.Dataset", units: Mapping[str, str], aims: Mapping[str, Any]) -> None:
+    """Show the first variants that no other one is better than, and write all of them as a CSV file."""
+    front = sweeps.pareto_front(found, aims).to_dataframe().reset_index()
+    headings = [with_unit(name, unit) for name, unit in units.items()]
+    arrows = {"min": "small", "max": "large"}
+    title = f"{model.name}: {len(front)} on the front of " + ", ".join(f"{n} {arrows[a]}" for n, a in aims.items())
+    show_table(model.console, title, [], headings, front[list(units)].to_numpy().tolist()[:_SHOWN])
+    if len(front) > _SHOWN:
+        model.console.print(f"... and {len(front) - _SHOWN} more", highlight=False)
+    named = front[list(units)].set_axis(headings, axis="columns")
+    if not model.ending:
+        model.write("front.csv", lambda path: named.to_csv(path, index=False))
+
+
+def save_study(model: Model, found: "xr.Dataset", units: Mapping[str, str], aims: Mapping[str, Any]) -> None:
+    """Write the pictures of a sweep: outputs over its numbers, their distribution, and the front if there are aims.
+
+    Where one file is wanted, it is the first of them.
+    """
+    outputs = [name for name in units if name in found.data_vars]
+    varied = [name for name in units if name in found.coords and np.ptp(found[name].values) > 0]
+    drawn: dict[str, Callable[[], Axes]] = {}
+    if aims:
+        drawn["sweep-front"] = lambda: next(iter(plot.pareto(found, aims, units=units).values()))
+    if len(varied) == 2:
+        for name in outputs:
+            drawn[f"sweep-{name}"] = lambda name=name: plot.heat_map(found, name, units=units)
+    elif len(varied) == 1:
+        drawn["sweep-curves"] = lambda: next(iter(plot.curves(found, outputs, units=units).values()))
+    elif varied:
+        drawn["sweep-parallel"] = lambda: plot.parallel(found, outputs, units=units)
+    drawn["sweep-histogram"] = lambda: plot.histogram(found, outputs, units=units)[outputs[0]]
+    for name, draw in drawn.items():
+        save_figure(model, name, draw)
+        if model.ending:
+            return
+
+
+def save_course(model: Model, found: "Design", before: "Solution", after: "Solution", names: Sequence[str]) -> None:
+    """Write the course of a design's search, and a motion before and after it."""
+    if any(start.course for start in found.starts):
+        save_figure(model, "design-convergence", lambda: plot.convergence(found)[0])
+    if bool(is_successful(before.result)) and bool(is_successful(after.result)):
+        save_figure(model, "design-before-after", lambda: plot.before_after(before, after, names)[0])
+    else:
+        remark("The motion before the design fails, so that it is not drawn beside the one after it.")
 
 
 def write_numbers(model: Model, ts: np.ndarray, read: Columns, what: str) -> None:

@@ -1,14 +1,15 @@
 """The motion of a model as a function of some of its numbers, for fits, sweeps and designs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.extrema import Wanted, with_extrema
 from jaxmbd.analyses.simulation.settings import Integration
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
@@ -26,13 +27,12 @@ from jaxmbd.state.result_codes import is_successful
 from jaxmbd.state.state import State
 from jaxmbd.sweeps import latin_hypercube, sobol
 
-AGGREGATES = {
+_OF_STORED = {  # of the values at the stored times
     "final": lambda x, ts: x[-1],
-    "max": lambda x, ts: jnp.max(x),
-    "min": lambda x, ts: jnp.min(x),
     "mean": lambda x, ts: jnp.trapezoid(x, ts) / (ts[-1] - ts[0]),
     "rms": lambda x, ts: jnp.sqrt(jnp.trapezoid(x**2, ts) / (ts[-1] - ts[0])),
 }
+_OF_PEAKS = {"max": 1, "min": -1}  # between the stored times too, with the signs for `Wanted`
 _SEED = 0
 
 
@@ -46,8 +46,8 @@ class Output:
     aggregate: str
     unit: str
 
-    def value(self, solution: Solution) -> Scalar:
-        """Return it for a motion; NaN if the motion has failed."""
+    def over_time(self, solution: Solution) -> Float[Array, " times"]:
+        """Return the component at the times of a motion."""
         values = solution[self.channel]
         parts = values.reshape(len(values), -1).T
         labels = [component_label(self.channel, k, len(parts)) for k in range(len(parts))]
@@ -55,8 +55,7 @@ class Output:
         if len(named) > 1 or named[0] not in labels:
             text = ", ".join(f"'{label}:{self.aggregate}'" for label in labels)
             raise MechanismError(f"{self.name!r} is no single number of {self.channel!r}; choose one of {text}.")
-        found = AGGREGATES[self.aggregate](parts[labels.index(named[0])], solution.ts)
-        return jnp.where(is_successful(solution.result), found, jnp.nan)
+        return parts[labels.index(named[0])]
 
 
 def output_of(mechanism: Mechanism, text: str) -> Output:
@@ -66,7 +65,7 @@ def output_of(mechanism: Mechanism, text: str) -> Output:
     """
     channel, colon, aggregate = text.rpartition(":")
     channel, aggregate = (channel, aggregate) if colon else (text, "final")
-    check_known("value over time", [aggregate], AGGREGATES)
+    check_known("value over time", [aggregate], (*_OF_STORED, *_OF_PEAKS))
     units, (owner, _, axis) = channel_units(mechanism), channel.rpartition(".")
     is_component = channel not in units and owner in units and axis in ("x", "y", "z")
     name = owner if is_component else channel
@@ -92,13 +91,27 @@ class Study:
         """Return the start of a mechanism."""
         return assemble(mechanism, self.fixed, speeds=self.speeds, check=check)
 
-    def motion(self, mechanism: Mechanism) -> Solution:
-        """Return the motion of a mechanism, with a verdict if it fails."""
-        return simulate(mechanism, self.state(mechanism), self.ts, self.integration, throw=False)
+    def motion(self, mechanism: Mechanism, outputs: Sequence[Output] = ()) -> tuple[Solution, dict[str, Scalar]]:
+        """Return the motion of a mechanism, with a verdict if it fails, and outputs by name, which are then NaN.
+
+        Peaks are those of the dense output: one between stored times is not missed.
+        """
+        state = self.state(mechanism)
+        peaks = [x for x in outputs if x.aggregate in _OF_PEAKS]
+        wanted = [Wanted(x.name, x.over_time, _OF_PEAKS[x.aggregate]) for x in peaks]
+        solution, found = with_extrema(
+            lambda ts: simulate(mechanism, state, ts, self.integration, throw=False), self.ts, wanted
+        )
+        values = {x.name: extremum.value for x, extremum in zip(peaks, found, strict=True)}
+        for x in outputs:
+            if x.aggregate in _OF_STORED:
+                value = _OF_STORED[x.aggregate](x.over_time(solution), solution.ts)
+                values[x.name] = jnp.where(is_successful(solution.result), value, jnp.nan)
+        return solution, values
 
     def function(self, output: Output) -> Callable[[Mechanism], Scalar]:
         """Return an output as a function of the mechanism."""
-        return lambda mechanism: output.value(self.motion(mechanism))
+        return lambda mechanism: self.motion(mechanism, [output])[1][output.name]
 
     def __call__(self, numbers: Mapping[str, Number]) -> dict[str, PyTree]:
         """Return all outputs and the verdict for one variant, as a sweep wants them."""
@@ -108,8 +121,8 @@ class Study:
         speeds = {name: numbers[name] for name in of_start if name not in coordinates}
         study = replace(self, fixed={**self.fixed, **fixed}, speeds={**self.speeds, **speeds})
         of_parts = {name: value for name, value in numbers.items() if name not in fixed and name not in speeds}
-        solution = study.motion(with_numbers(self.mechanism, of_parts))
-        return {output.name: output.value(solution) for output in self.outputs} | {"result": solution}
+        solution, values = study.motion(with_numbers(self.mechanism, of_parts), self.outputs)
+        return {output.name: values[output.name] for output in self.outputs} | {"result": solution}
 
 
 def study_of(
@@ -140,9 +153,18 @@ def study_of(
 
 
 def units_of(study: Study, names: Iterable[str]) -> dict[str, str]:
-    """Return the units of numbers, known for coordinates and speeds alone, and of all outputs."""
+    """Return the units of numbers, coordinates and speeds, and of all outputs; "" where a pattern has several."""
     known = channel_units(study.mechanism)
-    return {name: known.get(name, "") for name in names} | {output.name: output.unit for output in study.outputs}
+    units = {name: known.get(name) or _unit_of_number(study.mechanism, name) for name in names}
+    return units | {output.name: output.unit for output in study.outputs}
+
+
+def _unit_of_number(mechanism: Mechanism, name: str) -> str:
+    """The unit of a number of a part, or of all matches of a pattern."""
+    if name not in numbers_of(mechanism) and not is_pattern(name):
+        return ""
+    units = {number.unit(mechanism) for number in find(mechanism, name)}
+    return units.pop() if len(units) == 1 else ""
 
 
 def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -> dict[str, Parameter]:

@@ -10,6 +10,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._outputs import PICTURES
 from jaxmbd.errors import MechanismError, check_known, printable
 
 if TYPE_CHECKING:
@@ -88,10 +89,23 @@ def sweep(
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
     overwrite: options.Overwrite = False,
+    plot: options.Plot = False,
+    minimize: options.Small = None,
+    maximize: options.Large = None,
 ) -> None:
-    """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
+    """Compute the motions of all variants of a model; if it is interrupted, the same command goes on.
+
+    With two or more aims, `--minimize` and `--maximize`, the variants that no other one is better than are a table.
+    """
+    small, large = minimize or [], maximize or []
+    output = list(dict.fromkeys([*(output or []), *small, *large]))
     if not over or not output:
         raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
+    if len({*small, *large}) == 1 or {*small} & {*large}:
+        raise MechanismError(
+            "sweep: a front needs at least two aims, each in one direction, such as --minimize O.fy:max "
+            "--maximize tip.x:max."
+        )
     chosen, ts = integration_of(formulation, accuracy), beginning.times(model.example, until, rows)
     grids = values.grids("--over", over)
     space = studies.space_of(model.mechanism, grids)
@@ -101,9 +115,17 @@ def sweep(
         found = mbd.sweep(study, space, store=store, overwrite=overwrite)
     except MechanismError as error:
         raise MechanismError(str(error).replace("Pass overwrite=True", "Give --overwrite")) from None
-    report.show_variants(model, found, studies.units_of(study, space))
+    units = studies.units_of(study, space)
+    report.show_variants(model, found, units)
+    named = {text: x.name for text, x in zip(output, study.outputs, strict=True)}
+    aims = {named[text]: "min" for text in small} | {named[text]: "max" for text in large}
+    if aims:
+        report.show_front(model, found, units, aims)
     if store is not None:
         model.report(store)
+    if plot or model.ending in PICTURES:
+        with model.working("drawing"):
+            report.save_study(model, found, units, aims)
 
 
 def design(
@@ -118,6 +140,7 @@ def design(
     rows: options.Rows = 201,
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
+    plot: options.PlotDesign = False,
 ) -> None:
     """Choose numbers of a model that make a quantity of its motion as small, or large, as possible; write the model."""
     aim = minimize or maximize
@@ -145,3 +168,8 @@ def design(
     state = study.state(found.mechanism, check=True)
     model.write("design.toml", lambda path: mbd.save(found.mechanism, path, state=state))
     report.save_drawing(model, found.mechanism, state, "design")
+    if plot:
+        names = list(dict.fromkeys(x.channel for x in study.outputs))
+        motions = study.motion(study.mechanism)[0], study.motion(found.mechanism)[0]
+        with model.working("drawing"):
+            report.save_course(model, found, *motions, names)

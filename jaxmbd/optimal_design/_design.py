@@ -43,7 +43,11 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True)
 class Start:
-    """One of the starts: its number, why it ended, and its best point: values, objective, largest violation, steps."""
+    """One of the starts: its number, why it ended, and its best point: values, objective, largest violation, steps.
+
+    `course`: after each step its number, the best objective so far, and the largest violation there; empty of starts
+    that were given up, and of searches by least squares.
+    """
 
     number: int
     verdict: str
@@ -51,6 +55,7 @@ class Start:
     violation: float
     values: dict[str, PyTree]
     steps: int
+    course: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -286,7 +291,7 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
     order = sorted(range(len(searches)), key=lambda k: _rank(searches[k]))
     best = searches[order[0]]
     starts = tuple(
-        Start(k, s.verdict, s.objective, s.violation, variables.values(jnp.asarray(s.x)), s.steps)
+        Start(k, s.verdict, s.objective, s.violation, variables.values(jnp.asarray(s.x)), s.steps, tuple(s.course))
         for k, s in ((k, searches[k]) for k in order)
     )
     x = jnp.asarray(best.x)

@@ -46,7 +46,7 @@ class Solvable(Protocol):
 class Search:
     """The course of one search: the best point, its objective and largest violation, the steps, the verdict, and why it
     has `ended`, limits apart; of a search by least squares the size of its gradient, which at a stationary point is at
-    most one."""
+    most one; its `course`: after each step its number, the best objective so far, and the largest violation there."""
 
     x: Float[np.ndarray, " n"]
     objective: float = np.inf
@@ -55,6 +55,11 @@ class Search:
     verdict: str = ""
     ended: str = ""
     gradient: float = np.inf
+    course: list[tuple[int, float, float]] = field(default_factory=list)
+
+    def log(self) -> None:
+        """Note where the search is."""
+        self.course.append((self.steps, self.objective, self.violation))
 
     def offer(self, x: np.ndarray, objective: float, violation: float) -> None:
         """Keep a point if it is better: of less violation, or of less objective where both keep the limits."""
@@ -130,6 +135,7 @@ def solve(
     if not _is_finite(slopes.objective):
         search.verdict = NOT_SMOOTH
         return
+    search.log()
     bounds = problem.bounds
     if isinstance(problem.objective, Peak):
         text = _lower_peak(evaluation, start, bounds, method, steps)
@@ -153,6 +159,7 @@ def _minimise(
 
     def count(*_: object) -> None:
         search.steps += 1
+        search.log()
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "delta_grad == 0.0")  # of a linear objective by trust-constr: it converges

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.checks import check_instance
 from jaxmbd.errors import MechanismError
+from jaxmbd.plot._many_lines import LINE, draw_small, line_colour, names_at_ends
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, plain, tidy
 from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK
@@ -33,7 +34,7 @@ def channels(
     *,
     axes: Axes | Sequence[Axes] | None = None,
     measured: Mapping[str, object] | None = None,
-    panels: Literal["unit", "name"] = "unit",
+    panels: Literal["unit", "name", "part"] = "unit",
 ) -> tuple[Axes, ...]:
     """Plot named quantities of a motion against time.
 
@@ -43,9 +44,12 @@ def channels(
     - `axes`: one for each panel; default: a new figure;
     - `measured`: samples by name, drawn as dots: values `(times,)` or `(times, k)` at `solution.ts`, or a
       pair `(times, values)`;
-    - `panels`: one for each unit (`"unit"`), or one for each name (`"name"`).
+    - `panels`: one for each unit (`"unit"`), one for each name (`"name"`), or small ones side by side to one scale, for
+      each part and unit (`"part"`): the reactions of many joints.
 
-    **Returns:** the axes of the panels, from the top.
+    More than seven lines in a panel have their names at their ends, in their colours.
+
+    **Returns:** the axes of the panels, from the top, small ones row by row.
 
     **Raises:** `MechanismError` for unknown names, samples that do not fit, or a wrong number of axes.
 
@@ -59,17 +63,21 @@ def channels(
     found = panels_of(solution, names, measured or {}, panels)
     if not found:
         raise MechanismError("channels needs at least one name of solution.names.")
-    panel_axes = _axes(axes, len(found))
+    if panels == "part" and axes is None:
+        return draw_small(found, np.asarray(solution.ts))
+    panel_axes = _axes(axes, found)
     for ax, panel in zip(panel_axes, found, strict=True):
         _draw(ax, panel, np.asarray(solution.ts))
     panel_axes[-1].set_xlabel("time [s]", fontsize=TEXT)
     return panel_axes
 
 
-def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
+def _axes(axes: Axes | Sequence[Axes] | None, panels: Sequence[Panel]) -> tuple[Axes, ...]:
+    count = len(panels)
     if axes is None:
-        figure = new_figure(_WIDTH, _HEIGHT * count + 0.5)
-        return tuple(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+        heights = [max(_HEIGHT, LINE * len(panel.curves)) for panel in panels]  # room for names at the ends of lines
+        figure = new_figure(_WIDTH, sum(heights) + 0.5)
+        return tuple(figure.subplots(count, 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     several = (axes,) if isinstance(axes, Axes) else tuple(axes)
     if len(several) != count:
         raise MechanismError(f"These names need {count} axes, one for each panel; got {len(several)}.")
@@ -79,14 +87,16 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
 def _draw(axes: Axes, panel: Panel, ts: np.ndarray) -> None:
     """Draw the lines and samples of one panel, with a legend if there are several."""
     for k, curve in enumerate(panel.curves):
-        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": plain(curve.label)}
+        style: dict[str, Any] = {"color": line_colour(k), "label": plain(curve.label)}
         axes.plot(ts, curve.values, linestyle=_DASHES[k // _MANY % len(_DASHES)], linewidth=1.5, **style)
         if curve.measured is not None:
             _dots(axes, *curve.measured, style)
     axes.margins(x=0.01)
     axes.grid(True, color=PALE, linewidth=0.6)
     axes.set_axisbelow(True)
-    if len(panel.curves) > 1 or any(curve.measured is not None for curve in panel.curves):
+    if len(panel.curves) > _MANY:
+        names_at_ends(axes, ts, panel.curves)
+    elif len(panel.curves) > 1 or any(curve.measured is not None for curve in panel.curves):
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
         axes.legend(fontsize=SMALL, frameon=False, handlelength=1.6, **beside)
     tidy(axes, ylabel=panel.title)

@@ -43,9 +43,12 @@ class Panel(NamedTuple):
 
 
 def panels_of(
-    solution: Solution, names: str | Iterable[str], measured: Mapping[str, object], panels: Literal["unit", "name"]
+    solution: Solution,
+    names: str | Iterable[str],
+    measured: Mapping[str, object],
+    panels: Literal["unit", "name", "part"],
 ) -> list[Panel]:
-    """Named quantities of a motion in panels, one for each unit or one for each name.
+    """Named quantities of a motion in panels, one for each unit, for each name, or for each part and unit.
 
     `measured`: samples by name, values `(times,)` or `(times, k)` at `solution.ts`, or a pair `(times, values)`.
     """
@@ -85,11 +88,12 @@ def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, ob
 
 
 def _groups(names: Sequence[str], units: Mapping[str, str], panels: str) -> list[list[str]]:
-    if not is_one_of(panels, ("unit", "name")):
-        raise unknown("way to share panels", panels, ("unit", "name"))
-    groups: dict[str, list[str]] = {}
+    if not is_one_of(panels, ("unit", "name", "part")):
+        raise unknown("way to share panels", panels, ("unit", "name", "part"))
+    groups: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(names):
-        groups.setdefault(units[name] if panels == "unit" else name, []).append(name)
+        keys = {"unit": (units[name],), "name": (name,), "part": (units[name], name.rpartition(".")[0] or name)}
+        groups.setdefault(keys[panels], []).append(name)
     return list(groups.values())
 
 

@@ -1,6 +1,7 @@
 """Sweeps: a function of named numbers for all variants of a design, with a store that survives interruptions."""
 
 from jaxmbd.sweeps._explanation import Explanation as Explanation
+from jaxmbd.sweeps._pareto import pareto_front as pareto_front
 from jaxmbd.sweeps._samples import Normal as Normal
 from jaxmbd.sweeps._samples import Uniform as Uniform
 from jaxmbd.sweeps._samples import latin_hypercube as latin_hypercube

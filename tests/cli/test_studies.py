@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import jaxmbd as mbd
 from jaxmbd.cli import _study as studies
@@ -211,6 +212,54 @@ def test_sweep_over_draws_and_impossible_variants(swing: str, tmp_path: Path) ->
     assert "their counts and draws must agree, got 4@sobol and 8@lhs" in text
 
 
+def made(study: studies.Study, space: dict[str, Any], **_: object) -> xr.Dataset:
+    """What a sweep would return, with the numbers themselves as outputs, and a variant that failed."""
+    inputs = xr.Dataset(coords={n: x if isinstance(x, tuple) else (n, x) for n, x in space.items()})
+    total = sum((0.3**k * inputs[name] for k, name in enumerate(space)), xr.DataArray(0.0))
+    failed = total == total.max()
+    found = {x.name: ((-1) ** k * total**2).where(~failed) for k, x in enumerate(study.outputs)}
+    text = xr.where(failed, "The joints are not closed at the start.", "").astype(object)
+    counts = {"variants": total.size, "failed": 1}
+    return xr.Dataset({**found, "result": failed.astype(np.int32), "result_text": text}, attrs=counts)
+
+
+MASS, ANGLE, DRAG = (f"--over {x}".split() for x in ("rod.mass=1:2:5", "O.angle=0:1:4", "friction.viscous=0:1:3"))
+
+
+@pytest.mark.parametrize(
+    ("over", "options", "files"),
+    [
+        (MASS, [], {"sweep-curves.png"}),
+        (MASS + ANGLE, [], {"sweep-tip.y.min.png", "sweep-tip.x.max.png"}),
+        (MASS + ANGLE + DRAG, ["--format", "svg"], {"sweep-parallel.svg"}),
+        (
+            MASS,
+            ["--minimize", "tip.y:min", "--minimize", "tip.x:max"],
+            {"sweep-curves.png", "sweep-front.png", "front.csv"},
+        ),
+    ],
+)
+def test_a_sweep_is_drawn(
+    over: list[str], options: list[str], files: set[str], swing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mbd, "sweep", made)
+    command = ["sweep", swing, *over, "--output", "tip.y:min", "--output", "tip.x:max", *options]
+    out = tmp_path / "out"
+    code, text = run(*command, "--plot", "--out", str(out))
+    assert code == 0, text
+    histogram = f"sweep-histogram.{'svg' if options[:1] == ['--format'] else 'png'}"
+    assert {path.name for path in out.iterdir()} == files | {histogram, "sweep.csv"}
+    assert "wrote" in text
+    one = tmp_path / "one.pdf"
+    assert run(*command, "--out", str(one))[0] == 0  # the ending asks for a picture
+    assert one.stat().st_size > 1000
+    if "--minimize" in options:
+        assert "on the front of tip.y.min small, tip.x.max small" in said(text)
+        front = (out / "front.csv").read_text().splitlines()
+        assert front[0] == "rod.mass [kg],tip.y.min [m],tip.x.max [m]"
+        assert len(front) == 5  # opposite aims: all but the one that failed
+
+
 def test_an_interrupted_sweep_says_how_to_go_on(swing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("sweep: interrupted when 3 of 4 chunks were done.")
@@ -224,6 +273,8 @@ def test_an_interrupted_sweep_says_how_to_go_on(swing: str, monkeypatch: pytest.
 def test_a_sweep_says_what_it_needs(swing: str) -> None:
     for options, message in (
         ([], "such as --over rod.mass=0.5:1.5:20 --output O.fy:max"),
+        (["--over", "rod.mass=1:2:3", "--minimize", "tip.y:max"], "a front needs at least two aims"),
+        (["--over", "rod.mass=1:2:3", "--minimize", "tip.y", "--maximize", "tip.y"], "each in one direction"),
         (["--over", "rod.mass=1:2:3", "--output", "tip.y:most"], "no value over time named 'most'. Did you mean"),
         (["--over", "rod.mass=1:2:3", "--output", "tipp.y:max"], "There is no quantity named 'tipp.y'"),
         (["--over", "rod.mas=1:2:3", "--output", "tip.y:max"], "Did you mean 'rod.mass'?"),
@@ -258,6 +309,16 @@ def test_design_finds_what_moves_the_rod_most(swing: str, tmp_path: Path) -> Non
     assert code == 0, text
     assert "The objective, which is minimised, is -kinetic_energy:mean." in text
     assert mbd.load(tmp_path / "out" / "design.toml")["rod"].mass == pytest.approx(3.0, rel=1e-6)
+
+
+def test_peaks_are_those_between_the_rows(swing: str) -> None:
+    """Of a rod that falls from the horizontal: its tip passes the lowest point, at which no row is."""
+    study = study_of(load(swing), np.linspace(0.0, 1.0, 4), ["tip.y:min", "tip.y:final"], STANDARD)
+    solution, values = study.motion(study.mechanism, study.outputs)
+    assert float(values["tip.y.min"]) == pytest.approx(-1.0, abs=1e-5)
+    assert float(np.min(solution["tip"][:, 1])) > -0.99
+    assert float(values["tip.y.final"]) == float(solution["tip"][-1, 1])
+    np.testing.assert_array_equal(solution.ts, study.ts)
 
 
 def test_a_design_has_one_aim(swing: str) -> None:
