@@ -52,7 +52,11 @@ def joint_coordinates(mechanism: Mechanism) -> tuple[str, ...]:
 
 
 class Linkage:
-    """The constraints of a mechanism without drivers at a time `t` [s], for numbers that may change."""
+    """The constraints of a mechanism without drivers at a time `t` [s], for numbers that may change.
+
+    `names`: those of the coordinates of its joints, with their `sizes` and whether each `is_angle`; `length`: the unit of
+    length [m]; `numbers`: the arrays of the mechanism, and the time, with which its programs begin.
+    """
 
     def __init__(self, mechanism: Mechanism, t: float, q: Float[np.ndarray, " nq"]) -> None:
         self.t, self.names = t, joint_coordinates(mechanism)
@@ -68,14 +72,14 @@ class Linkage:
     def set(self, mechanism: Mechanism) -> None:
         """Take the numbers of a mechanism that differs in these alone."""
         self.mechanism = mechanism
-        self._numbers = [np.asarray(x) for x in jax.tree.leaves(frozen(mechanism)) if eqx.is_array(x)]
-        self._numbers.append(np.asarray(self.t, dtype=self._numbers[0].dtype if self._numbers else float))
+        arrays = [np.asarray(x) for x in jax.tree.leaves(frozen(mechanism)) if eqx.is_array(x)]
+        self.numbers = [*arrays, np.asarray(self.t)]
 
     def at(self, q: Float[np.ndarray, " nq"], step: Float[np.ndarray, " nv"] | None = None) -> Position:
         """The position after a step, without units, from coordinates."""
         moved = np.zeros(len(self.speeds)) if step is None else self.speeds * step
         with np.errstate(all="ignore"):
-            q, rows, C, poses, twists, values, rates, is_wrong = self._run([*self._numbers, np.asarray(q), moved])
+            q, rows, C, poses, twists, values, rates, is_wrong = self._run([*self.numbers, np.asarray(q), moved])
         return Position(
             q, rows / self.scales, C * self.speeds / self.scales[:, None], poses, twists * self.speeds, values,
             rates * self.speeds, not bool(is_wrong),

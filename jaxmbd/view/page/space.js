@@ -155,6 +155,17 @@ class Picture {
     return { motion, group, pieces, arrows, traces };
   }
 
+  // Show other shapes in place of those of the motions.
+  renew() {
+    for (const { group } of this.bodies) {
+      this.scene.remove(group);
+      group.traverse(({ geometry, material }) => [geometry, material].forEach((resource) => resource?.dispose()));
+    }
+    this.painted = [];
+    this.bodies = this.page.motions.map((motion, k) => this.addMotion(motion, k));
+    this.paint();
+  }
+
   material(colour, alpha, k, options = {}) {
     const look = { roughness: 0.55, metalness: 0, transparent: alpha < 1, opacity: alpha, ...options };
     const coincident = { polygonOffset: k > 0, polygonOffsetFactor: 1, polygonOffsetUnits: 4 * k };
