@@ -113,9 +113,8 @@ def explore(
     **Raises:** `MechanismError` for names that do not exist, ranges that do not hold the number's value, and quantities that
     depend on speeds or forces; `AssemblyError` if the mechanism cannot be assembled.
 
-        >>> from jaxmbd import view
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
-        >>> explorer = view.explore(four_bar, parameters={"A.a.position[0]": (0.1, 0.4)})
+        >>> explorer = mbd.explore(four_bar, parameters={"A.a.position[0]": (0.1, 0.4)})
         >>> explorer.show()  # doctest: +SKIP
         >>> explorer.numbers
         {}

@@ -10,7 +10,7 @@ from jaxmbd.analyses.dragging.path import Path
 from jaxmbd.checks import checked_names
 from jaxmbd.model.sensor import Point
 from jaxmbd.scene.geometry import Geometry, traced_marker
-from jaxmbd.scene.motion import all_frames, as_poses
+from jaxmbd.scene.motion import all_frames, as_poses, moving_markers
 from jaxmbd.scene.pieces import INK
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, trace_of
 from jaxmbd.view._motion import scene_data, times_data
@@ -26,6 +26,7 @@ class LiveScene:
         mechanism = linkage.mechanism
         points = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Point)]
         self.linkage, self._size = linkage, None
+        self._has_moving_markers = bool(moving_markers(mechanism))
         self.names = points if trace is None else list(checked_names("trace", _several(trace), "tip"))
         for name in self.names:
             traced_marker(mechanism, name)
@@ -62,7 +63,8 @@ class LiveScene:
 
     def poses(self, at: Position) -> dict[str, Any]:
         """The positions [m] and turns of all frames, one after another."""
-        frames, dim = self._frames(at.poses[None])[0, :-1], self.linkage.mechanism.space.dim
+        dim = self.linkage.mechanism.space.dim
+        frames = self._frames(at.poses[None])[0, :-1] if self._has_moving_markers else at.poses
         return {"positions": np.ravel(frames[:, :dim]).tolist(), "turns": np.ravel(frames[:, dim:]).tolist()}
 
     def _frames(self, poses: np.ndarray) -> np.ndarray:

@@ -178,7 +178,9 @@ class Session:
         reached = self._with_number(name, wanted, (slider.high - slider.low) / _PARTS)
         remark = ""
         if reached != wanted:
-            remark = f"{name} = {wanted:.6g} cannot be assembled from here: {reached:.6g} is as far as it goes."
+            held = ", ".join(self.fixed)
+            there = f" while {held} {'are' if len(self.fixed) > 1 else 'is'} held" if held else ""
+            remark = f"{name} = {wanted:.6g} cannot be assembled{there}: {reached:.6g} is as far as it goes."
         self._modes = ()
         return {**self._pose(None, 0.0), "name": name, "value": reached, "remark": remark}
 
@@ -300,6 +302,9 @@ class Session:
                 halvings += 1
                 continue
             found = follow(self.linkage, at, goals)
+            if found.missed > _MET:
+                halvings += 1
+                continue
             mechanism, value, self.position = changed, trial, found.position
         self.linkage.set(mechanism)
         if value == next(s.value for s in self.sliders if s.name == name):

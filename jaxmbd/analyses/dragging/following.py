@@ -38,6 +38,7 @@ _STEPS = 12  # of a search: a quarter of a turn and more, in some milliseconds
 _MET = 1e-7  # |g| at which goals are met
 _LITTLE = 2e-3  # the share of the goals' residual below which a step leads nowhere: at a dead centre, or as near as it gets
 _GAIN = 1e-6  # the least share of the squared residual by which leaving a dead centre gets nearer
+_STILL = 0.1  # the change of goals along the constraints, as a share of that without them, at a dead centre
 _NUDGE = 0.03  # [rad, or shares of the unit of length] by which a dead centre is left
 
 
@@ -103,7 +104,7 @@ def follow(
             is_done = True
             break
         if np.linalg.norm(G @ step) < _LITTLE * np.sqrt(merit) or size < _SHORTEST:
-            nudged = None if is_nudged else _nudged(linkage, at, goals, heading, merit)
+            nudged = None if is_nudged else _nudged(linkage, at, goals, G, heading, merit)
             if nudged is None:
                 is_done = True
                 break
@@ -141,12 +142,14 @@ def freedom_of(C: np.ndarray) -> np.ndarray:
 
 
 def _nudged(
-    linkage: Linkage, at: Position, goals: Sequence[AbstractGoal], heading: np.ndarray, merit: float
+    linkage: Linkage, at: Position, goals: Sequence[AbstractGoal], G: np.ndarray, heading: np.ndarray, merit: float
 ) -> tuple[Position, np.ndarray] | None:
     """A position beside a dead centre that is nearer to the goals, in the direction of the last step if both sides are;
-    None where neither is."""
+    None where neither is, and where goals do change along the constraints, so that this is no dead centre."""
     near = heading if np.any(heading) else np.cos(1.0 + np.arange(len(heading)))
     along = tangent_of(at.C, near)
+    if np.linalg.norm(G @ along) > _STILL * np.abs(G).max(initial=0.0):
+        return None
     for step in (_NUDGE * along, -_NUDGE * along):
         found = closed_near(linkage, linkage.at(at.q, step), _BENT * _NUDGE) if np.any(step) else None
         if found is not None:

@@ -49,7 +49,8 @@ def driving_coordinates(linkage: Linkage, at: Position, first: Sequence[str] = (
     """The numbers of coordinates that determine the position, as many as there are degrees of freedom and as joints have:
     of those named `first`, then in the order of the joints."""
     Z = freedom_of(at.C)
-    order = sorted(range(len(linkage.names)), key=lambda k: (linkage.names[k] not in first, k))
+    names = list(dict.fromkeys([*(name for name in first if name in linkage.names), *linkage.names]))
+    order = [linkage.names.index(name) for name in names]
     chosen, basis = [], np.zeros((0, Z.shape[1]))
     for k in order:
         row = at.rates[k] @ Z / linkage.sizes[k]

@@ -74,8 +74,18 @@ async function motionOf({ motion, numbers, dimension, limits }) {
   return made;
 }
 
+// True where a processor draws what a graphics card should: it then draws without smoothing edges.
+function isSoftware() {
+  const context = document.createElement("canvas").getContext("webgl2"), about = context?.getExtension("WEBGL_debug_renderer_info");
+  const name = about ? context.getParameter(about.UNMASKED_RENDERER_WEBGL) : "";
+  context?.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software/i.test(name);
+}
+
 // --- all of it connected ----------------------------------------------------------------------------------------
 
+// A picture that takes longer than this is drawn more simply while it moves, and as before when it rests.
+const SLOW = 20, COARSEST = 3, REST = 300; // [ms], level, [ms]
 const SHAPES_EACH = 400; // [ms] after which shapes and curves are asked for while a number changes
 
 class Live {
@@ -85,7 +95,7 @@ class Live {
     this.connection.closed = () => this.tell("Python has ended: start it again, and load this page anew.", true);
     const answer = await this.connection.ask({ kind: "start" });
     if (answer.kind === "error") throw new Error(answer.text);
-    const page = { ...answer, motions: [await motionOf(answer)], panels: [], legend: null };
+    const page = { ...answer, motions: [await motionOf(answer)], panels: [], legend: null, isEased: isSoftware() };
     const element = (id) => document.getElementById(id), theme = new Theme(page.ink);
     const canvas = element("scene"), overlay = new Overlay(element("overlay"), page, theme);
     Object.assign(this, { page, theme, overlay, wanted: new Map(), shown: { names: false, forces: false, paths: true } });
@@ -212,17 +222,48 @@ class Live {
   changed() {
     if (this.isAsked) return;
     this.isAsked = true;
-    requestAnimationFrame(() => {
+    requestAnimationFrame((now) => {
       this.isAsked = false;
+      this.ease(now);
       this.draw();
       this.curves.draw();
     });
   }
 
+  // Find how simply the picture must be drawn to follow the hand on this computer.
+  ease(now) {
+    const since = now - (this.drawnAt ?? now);
+    this.drawnAt = now;
+    clearTimeout(this.resting);
+    if (!this.picture.ease) return;
+    this.resting = setTimeout(() => {
+      this.picture.ease(0);
+      this.draw();
+      this.drawnAt = undefined;
+    }, REST);
+    if (since > 0 && since < 10 * REST) this.pace = 0.7 * (this.pace ?? since) + 0.3 * since;
+    this.level ??= 0;
+    if (this.pace > SLOW && this.level < COARSEST) {
+      this.level++;
+      this.pace = SLOW / 2;
+    }
+    this.picture.ease(this.level);
+  }
+
   draw() {
     this.picture.draw(this.shown);
     this.overlay.draw(this.picture, this.shown);
+    if (this.shown.paths && this.picture.fineness < 1) for (const trace of this.motion.traces) this.drawPath(trace);
     if (this.held) this.drawHeld();
+  }
+
+  // A path over a picture in space that is drawn more simply.
+  drawPath({ points, colour }) {
+    const { context } = this.overlay;
+    Object.assign(context, { strokeStyle: this.theme.of(colour), lineWidth: 2, lineJoin: "round" });
+    context.beginPath();
+    for (let i = 0; i < points.length; i += 3) context.lineTo(...this.picture.project([points[i], points[i + 1], points[i + 2]]));
+    context.stroke();
   }
 
   // The point that is held, and a line from it to the pointer.
