@@ -123,7 +123,9 @@ Slid = Annotated[
 ]
 Traced = Annotated[
     list[str] | None,
-    Option(help="A point sensor, or a body for its centre, whose path is drawn (repeatable); all sensors unless given."),
+    Option(
+        help="A point sensor, or a body for its centre, whose path is drawn (repeatable); all sensors unless given."
+    ),
 ]
 Port = Annotated[int, Option(min=0, max=65535, help="The port on this computer; one that is free unless given.")]
 Browser = Annotated[bool, Option(help="Open the browser; the address is printed in any case.")]

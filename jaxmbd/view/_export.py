@@ -19,7 +19,9 @@ def exported(
     """
     guess = {name: float(value) for name, value in zip(state.coordinate_names, state.q, strict=True)}
     changed = f"mechanism = mbd.with_numbers(mechanism, {_written(numbers)})\n" if numbers else ""
-    released = "mechanism = mechanism.replaced(drivers=[])  # explored without its drivers\n" if mechanism.drivers else ""
+    released = (
+        "mechanism = mechanism.replaced(drivers=[])  # explored without its drivers\n" if mechanism.drivers else ""
+    )
     python = f"{changed}{released}state = mbd.assemble(mechanism, {_written(fixed)}, guess={_written(guess)})\n"
     toml, why = "", ""
     try:

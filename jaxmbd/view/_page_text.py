@@ -12,7 +12,13 @@ _RENDERERS = {2: "plane", 3: "space"}
 
 
 def page_text(
-    title: str, dimension: int, scripts: Iterable[str], data: str, panel: str, styles: Iterable[str] = (), policy: str = ""
+    title: str,
+    dimension: int,
+    scripts: Iterable[str],
+    data: str,
+    panel: str,
+    styles: Iterable[str] = (),
+    policy: str = "",
 ) -> str:
     """The text of a page for mechanisms in the plane or in space.
 

@@ -77,11 +77,19 @@ class Readings:
             for i, values in enumerate(columns):
                 label = name if len(columns) == 1 else f"{name}.{'xyz'[i] if len(columns) <= 3 else i}"
                 values = np.unwrap(values) if unit == "rad" else values
-                panels.setdefault(unit, []).append({"label": label, "quantity": k + 1, "component": i, "values": values.tolist()})
-        titles = {unit: f"[{unit}]" if len(lines) > 1 else f"{lines[0]['label']} [{unit}]" for unit, lines in panels.items()}
+                panels.setdefault(unit, []).append(
+                    {"label": label, "quantity": k + 1, "component": i, "values": values.tolist()}
+                )
+        titles = {
+            unit: f"[{unit}]" if len(lines) > 1 else f"{lines[0]['label']} [{unit}]" for unit, lines in panels.items()
+        }
         unit = "rad" if self.linkage.is_angle[active] else "m"
         return {
-            "over": {"label": f"{self.linkage.names[active]} [{unit}]", "values": over.tolist(), "isAngle": unit == "rad"},
+            "over": {
+                "label": f"{self.linkage.names[active]} [{unit}]",
+                "values": over.tolist(),
+                "isAngle": unit == "rad",
+            },
             "panels": [{"title": titles[unit], "unit": unit, "curves": lines} for unit, lines in panels.items()],
         }
 

@@ -44,7 +44,13 @@ class Server:
         self.session, self._secret = session, secrets.token_urlsafe(16)
         try:
             self._server = serve(
-                self._serve, HOST, port, process_request=self._respond, max_size=_MESSAGE, compression=None, logger=_quiet()
+                self._serve,
+                HOST,
+                port,
+                process_request=self._respond,
+                max_size=_MESSAGE,
+                compression=None,
+                logger=_quiet(),
             )
         except OSError as error:
             raise MechanismError(

@@ -150,7 +150,9 @@ class Session:
     def _dragged(self, message: Mapping[str, Any]) -> dict[str, Any]:
         dim, frame = self.linkage.mechanism.space.dim, message.get("frame")
         if not isinstance(frame, int) or isinstance(frame, bool) or not 0 <= frame < len(self.position.poses):
-            raise MechanismError(f"frame must be a number from 0 to {len(self.position.poses) - 1}, got {shown(frame)}.")
+            raise MechanismError(
+                f"frame must be a number from 0 to {len(self.position.poses) - 1}, got {shown(frame)}."
+            )
         along = None
         if message.get("along") is not None:
             along = _vector(message, "along", dim)
@@ -281,7 +283,12 @@ class Session:
         if self.linkage.is_angle[number] and high - low > 2 * math.pi - 0.2:
             low, high = -math.pi, math.pi
         name = self.linkage.names[number]
-        return {"name": name, "low": low, "high": high, "value": _within(value, low, high, self.linkage.is_angle[number])}
+        return {
+            "name": name,
+            "low": low,
+            "high": high,
+            "value": _within(value, low, high, self.linkage.is_angle[number]),
+        }
 
     def _shown(self, number: int) -> float:
         return float(self.position.coordinates[number])

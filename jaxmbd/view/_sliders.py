@@ -45,7 +45,9 @@ def sliders_of(
         return tuple(_slider(mechanism, number, None, linkage) for number in moving[:_MOST])
     if isinstance(asked, str):
         asked = (asked,)
-    check_instance("parameters", asked, (Iterable, Mapping), "names of numbers, such as ['rod.length'], or a dictionary")
+    check_instance(
+        "parameters", asked, (Iterable, Mapping), "names of numbers, such as ['rod.length'], or a dictionary"
+    )
     sliders: dict[str, Slider] = {}
     for name in asked:
         limits = asked[name] if isinstance(asked, Mapping) else None

@@ -20,7 +20,12 @@ A, B, C, D = LENGTHS
 
 def crank_rocker(**options: Any) -> Session:
     mechanism = four_bar()
-    options = {"parameters": {"A.b.position[0]": (-0.6, -0.2)}, "show": ["rocker.theta"], "trace": ["coupler"], **options}
+    options = {
+        "parameters": {"A.b.position[0]": (-0.6, -0.2)},
+        "show": ["rocker.theta"],
+        "trace": ["coupler"],
+        **options,
+    }
     return Session(mechanism, mbd.assemble(mechanism, {"O.angle": 0.9}), title="crank <rocker>", **options)
 
 
@@ -48,9 +53,7 @@ def angles(answer: dict[str, Any]) -> list[float]:
 def test_it_starts_with_all_that_a_page_needs(session: Session) -> None:
     answer = ask(session, "start")
     assert answer["id"] == 7 and answer["kind"] == "start" and answer["title"] == "crank <rocker>"
-    assert answer["sliders"] == [
-        {"name": "A.b.position[0]", "unit": "m", "value": -B / 2, "low": -0.6, "high": -0.2}
-    ]
+    assert answer["sliders"] == [{"name": "A.b.position[0]", "unit": "m", "value": -B / 2, "low": -0.6, "high": -0.2}]
     (driving,) = answer["driving"]
     assert driving["name"] == "O.angle" and driving["value"] == pytest.approx(0.9)
     assert [driving["low"], driving["high"]] == pytest.approx([-math.pi, math.pi])  # a crank turns
@@ -253,4 +256,7 @@ def test_explore_needs_known_numbers_and_closed_loops() -> None:
         jax.jit(lambda x: mbd.explore(mbd.with_numbers(mechanism, {"crank.mass": x})) and x)(1.0)
     state = mbd.assemble(mechanism)
     with pytest.raises(mbd.AssemblyError, match="open"):
-        mbd.explore(mechanism, mbd.State(state.t, jnp.full_like(state.q, 40.0), state.v, state.layout, state.rank, state.result, state.z))
+        mbd.explore(
+            mechanism,
+            mbd.State(state.t, jnp.full_like(state.q, 40.0), state.v, state.layout, state.rank, state.result, state.z),
+        )

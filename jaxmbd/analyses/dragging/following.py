@@ -36,7 +36,9 @@ _DAMPING = (1e-6, 1e-9, 1e6)  # λ at first, and its limits; the goals are of or
 _FLOOR = 1e-12  # the damping of Newton's method at closed loops
 _STEPS = 12  # of a search: a quarter of a turn and more, in some milliseconds
 _MET = 1e-7  # |g| at which goals are met
-_LITTLE = 2e-3  # the share of the goals' residual below which a step leads nowhere: at a dead centre, or as near as it gets
+_LITTLE = (
+    2e-3  # the share of the goals' residual below which a step leads nowhere: at a dead centre, or as near as it gets
+)
 _GAIN = 1e-6  # the least share of the squared residual by which leaving a dead centre gets nearer
 _STILL = 0.1  # the change of goals along the constraints, as a share of that without them, at a dead centre
 _NUDGE = 0.03  # [rad, or shares of the unit of length] by which a dead centre is left

@@ -90,7 +90,9 @@ def _position(mechanism: Mechanism, t: Scalar, q: Array, step: Array, names: tup
     return as_program(_position_after)(mechanism, t, q, step, names)
 
 
-def _position_after(mechanism: Mechanism, t: Scalar, q: Array, step: Array, names: tuple[str, ...]) -> tuple[Array, ...]:
+def _position_after(
+    mechanism: Mechanism, t: Scalar, q: Array, step: Array, names: tuple[str, ...]
+) -> tuple[Array, ...]:
     equations = Equations(mechanism)
     q = equations.at(t, q).perturbed(step)
     at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
