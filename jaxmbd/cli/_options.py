@@ -117,8 +117,8 @@ Slid = Annotated[
     list[str] | None,
     Option(
         "--parameter",
-        help="A number that gets a slider, and its range, rod.length=0.1:0.4; by name or pattern alone, '*.length', from "
-        "half to one and a half times its value (repeatable). Those that change positions unless given.",
+        help="A number that gets a slider, and its range, rod.length=0.1:0.4; by name or pattern alone, '*.length', "
+        "from half to one and a half times its value (repeatable). Those that change positions unless given.",
     ),
 ]
 Traced = Annotated[

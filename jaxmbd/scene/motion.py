@@ -123,7 +123,7 @@ def as_coordinates(q: object) -> np.ndarray:
 
 def poses_at(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Float[np.ndarray, "times frames pose"]:
     """The frames of `Poses` as numbers, at times `(times,)` [s] and coordinates `(times, nq)`, which are checked."""
-    qs, space = as_coordinates(qs), mechanism.space
+    qs, _space = as_coordinates(qs), mechanism.space
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
         names = ", ".join(mechanism.coordinate_names)
         raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")

@@ -1,5 +1,5 @@
-"""Pages for a browser: those that show mechanisms in motion, beside curves, and work without a network; and those in which
-a mechanism is moved and changed by hand, while Python answers."""
+"""Pages for a browser: those that show mechanisms in motion, beside curves, and work without a network; and those in
+which a mechanism is moved and changed by hand, while Python answers."""
 
 from jaxmbd.view._explore import Explorer as Explorer
 from jaxmbd.view._explore import explore as explore

@@ -93,16 +93,16 @@ def explore(
 
     While a point is dragged, the position is the nearest to the pointer that the joints allow, found in about a
     millisecond; the mechanism stays in its assembly mode, and comes as near as it gets to what it cannot reach. Where a
-    number changes, the coordinates that drive the mechanism keep their values, and a number stops where the loops can no
-    longer be closed. Paths of points, and curves over a driving coordinate, follow. Drivers are released. Inertia and
-    forces play no part.
+    number changes, the coordinates that drive the mechanism keep their values, and the number stops where the loops
+    cannot be closed with these. Paths of points, and curves over a driving coordinate, follow. Drivers are released.
+    Inertia and forces play no part.
 
     **Arguments:**
 
     - `state`: where it begins, and the time for which all is shown; assembled unless given;
     - `parameters`: names or patterns of numbers for sliders, as in `numbers`, or by name their ranges,
-      `{"crank.length": (0.1, 0.4)}`, None for half to one and a half times the value; by default up to twelve numbers that
-      change positions;
+      `{"crank.length": (0.1, 0.4)}`, None for half to one and a half times the value; by default up to twelve numbers
+      that change positions;
     - `show`: quantities of position whose curves are drawn; by default coordinates of two joints;
     - `trace`: `Point` sensors, or bodies for their centres of mass, whose paths are drawn; by default all such sensors;
     - `title`: the heading of the page.
@@ -110,8 +110,8 @@ def explore(
     **Returns:** an `Explorer`: shown as the value of a cell, or by `show()`; its `mechanism`, `numbers`, `fixed` and
     `state` are those of the page.
 
-    **Raises:** `MechanismError` for names that do not exist, ranges that do not hold the number's value, and quantities that
-    depend on speeds or forces; `AssemblyError` if the mechanism cannot be assembled.
+    **Raises:** `MechanismError` for names that do not exist, ranges that do not hold the number's value, and quantities
+    that depend on speeds or forces; `AssemblyError` if the mechanism cannot be assembled.
 
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
         >>> explorer = mbd.explore(four_bar, parameters={"A.a.position[0]": (0.1, 0.4)})

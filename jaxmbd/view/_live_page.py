@@ -5,7 +5,8 @@ import html
 from jaxmbd.view._page_text import page_text, read_part
 
 _SCRIPTS = (
-    "numbers", "motion", "axes", "theme", "{renderer}", "overlay", "curves", "picking", "live_curves", "live_panel", "live",
+    "numbers", "motion", "axes", "theme", "{renderer}", "overlay", "curves", "picking", "live_curves", "live_panel",
+    "live",
 )  # fmt: skip
 IN_FRAME = "frame"  # the connection of a page in a notebook: the window around its frame
 

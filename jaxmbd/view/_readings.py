@@ -39,8 +39,8 @@ class Readings:
             for name in names:
                 if name in _OF_SPEED or name not in kinematic or "/s" in self._units[name]:
                     raise MechanismError(
-                        f"show: {name!r} depends on speeds or forces, and what is explored is at rest: show quantities of "
-                        "position, such as coordinates of bodies and joints, and sensors of them."
+                        f"show: {name!r} depends on speeds or forces, and what is explored is at rest: show quantities "
+                        "of position, such as coordinates of bodies and joints, and sensors of them."
                     )
             self._choose(names)
         self.drive(active)

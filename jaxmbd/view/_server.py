@@ -7,6 +7,7 @@ secret that only the printed address has, so that no other user of the computer 
 
 import http
 import json
+import logging
 import secrets
 import threading
 import webbrowser
@@ -118,8 +119,6 @@ class Server:
 
 def _quiet() -> Any:
     """A logger that says nothing: what a browser breaks off is no error."""
-    import logging
-
     logger = logging.getLogger("jaxmbd.live")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

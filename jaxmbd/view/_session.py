@@ -144,7 +144,6 @@ class Session:
                 for name, is_angle in zip(self.linkage.names, self.linkage.is_angle, strict=True)
             ],
             **self._shapes(),
-            "kind": "start",
         }
 
     def _dragged(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,8 +336,8 @@ class Session:
         names = [driver.name for driver in self.given.drivers]
         if not names:
             return ""
-        one = len(names) == 1
-        return f"{', '.join(names)} {'is' if one else 'are'} released: you move the mechanism in {'its' if one else 'their'} place."
+        verb, their = ("is", "its") if len(names) == 1 else ("are", "their")
+        return f"{', '.join(names)} {verb} released: you move the mechanism in {their} place."
 
 
 def _search(mechanism: Mechanism, fixed: Mapping[str, float], t: float, found: list[Any]) -> None:

@@ -91,7 +91,7 @@ def _slider(mechanism: Mechanism, number: Number, limits: object, linkage: Linka
         low, high = _range(name, limits)
         if not low <= value <= high:
             raise MechanismError(
-                f"parameters: {name!r} is {value:g}, which is not between {low:g} and {high:g}: give a range that holds it."
+                f"parameters: {name!r} is {value:g}, not between {low:g} and {high:g}: give a range that holds it."
             )
     return Slider(name, number.unit(mechanism), value, low, high)
 

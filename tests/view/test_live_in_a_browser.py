@@ -43,7 +43,9 @@ class Page:
     def settled(self) -> None:
         """Wait until nothing is asked for."""
         quiet = "!live.isBusy && !live.isAsked && !live.wanted.size"
-        self.run(f"new Promise((done) => {{ const f = () => {quiet} ? done() : setTimeout(f, 30); setTimeout(f, 60); }})")
+        self.run(
+            f"new Promise((done) => {{ const f = () => {quiet} ? done() : setTimeout(f, 30); setTimeout(f, 60); }})"
+        )
 
     def pixel(self, point: list[float]) -> tuple[float, float]:
         """Where a point of the world is on the screen."""
@@ -76,8 +78,14 @@ class Page:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     mechanism = four_bar()
-    options: dict[str, Any] = {"parameters": {"A.b.position[0]": (-0.6, -0.2)}, "show": ["rocker.theta"], "trace": ["coupler"]}
-    server = Server(Session(mechanism, mbd.assemble(mechanism, {"O.angle": 0.9}), title="crank-rocker", **options)).start()
+    options: dict[str, Any] = {
+        "parameters": {"A.b.position[0]": (-0.6, -0.2)},
+        "show": ["rocker.theta"],
+        "trace": ["coupler"],
+    }
+    server = Server(
+        Session(mechanism, mbd.assemble(mechanism, {"O.angle": 0.9}), title="crank-rocker", **options)
+    ).start()
     yield server
     server.stop()
 
@@ -134,8 +142,11 @@ def test_sliders_move_and_change_it_and_curves_follow(page: Page) -> None:
     assert page.session.numbers == {"A.b.position[0]": -0.45}
     after = page.run("live.curves.panels[0].curves[0].values")
     over = page.run("live.curves.over.values")
-    np.testing.assert_allclose(np.cos(np.array(after) - [rocker_angle(x, lengths=(A, 0.85, *LENGTHS[2:])) for x in over]), 1.0)
-    assert len(before) and not np.allclose(before[:50], after[:50])
+    np.testing.assert_allclose(
+        np.cos(np.array(after) - [rocker_angle(x, lengths=(A, 0.85, *LENGTHS[2:])) for x in over]), 1.0
+    )
+    assert len(before)
+    assert not np.allclose(before[:50], after[:50])
     page.set("#numbers input[type=range]", -0.21)
     assert page.session.numbers["A.b.position[0]"] == pytest.approx(-0.21)
 
@@ -165,8 +176,8 @@ def test_nothing_lies_outside_of_the_screen(page: Page, size: tuple[int, int]) -
     )
     page.settled()
     assert page.run("document.documentElement.scrollWidth") <= size[0]
-    wide = "[...document.querySelectorAll('#live *')].filter((x) => x.getBoundingClientRect().right > innerWidth + 1).length"
-    assert page.run(wide) == 0
+    wide = "(x) => x.getBoundingClientRect().right > innerWidth + 1"
+    assert page.run(f"[...document.querySelectorAll('#live *')].filter({wide}).length") == 0
     assert page.run("document.getElementById('scene').getBoundingClientRect().height") > 250
 
 
@@ -207,7 +218,8 @@ def test_the_widget_hands_messages_on(browser: Browser, server: Server, tmp_path
     driver.get(host.as_uri())
     driver.execute_async_script(
         """
-        const [module, page, done] = arguments, url = URL.createObjectURL(new Blob([module], { type: "text/javascript" }));
+        const [module, page, done] = arguments;
+        const url = URL.createObjectURL(new Blob([module], { type: "text/javascript" }));
         window.sent = [];
         const model = {
           get: (name) => ({ page, height: 500 })[name], send: (message) => sent.push(message),

@@ -46,16 +46,28 @@ def ask(session: Session, kind: str, **more: Any) -> dict[str, Any]:
     return json.loads(json.dumps(session.answer({"kind": kind, "id": 7, **more}), allow_nan=False))
 
 
+def until_done(session: Session, kind: str, **more: Any) -> dict[str, Any]:
+    """The last of the answers to a message that is sent until the search ends, as a page does."""
+    for _ in range(20):
+        answer = ask(session, kind, **more)
+        if answer["isDone"]:
+            return answer
+    raise AssertionError("the search does not end")
+
+
 def angles(answer: dict[str, Any]) -> list[float]:
     return answer["turns"]
 
 
 def test_it_starts_with_all_that_a_page_needs(session: Session) -> None:
     answer = ask(session, "start")
-    assert answer["id"] == 7 and answer["kind"] == "start" and answer["title"] == "crank <rocker>"
+    assert answer["id"] == 7
+    assert answer["kind"] == "start"
+    assert answer["title"] == "crank <rocker>"
     assert answer["sliders"] == [{"name": "A.b.position[0]", "unit": "m", "value": -B / 2, "low": -0.6, "high": -0.2}]
     (driving,) = answer["driving"]
-    assert driving["name"] == "O.angle" and driving["value"] == pytest.approx(0.9)
+    assert driving["name"] == "O.angle"
+    assert driving["value"] == pytest.approx(0.9)
     assert [driving["low"], driving["high"]] == pytest.approx([-math.pi, math.pi])  # a crank turns
     (panel,) = answer["curves"]["panels"]
     over, rocker = np.array(answer["curves"]["over"]["values"]), np.array(panel["curves"][0]["values"])
@@ -69,7 +81,8 @@ def test_it_starts_with_all_that_a_page_needs(session: Session) -> None:
 def test_a_dragged_point_goes_where_it_is_asked_for(session: Session) -> None:
     target = [A * math.cos(1.4), A * math.sin(1.4)]
     answer = ask(session, "drag", frame=0, offset=[A / 2, 0.0], target=target)
-    assert answer["isReached"] and answer["isDone"]
+    assert answer["isReached"]
+    assert answer["isDone"]
     assert angles(answer)[0] == pytest.approx(1.4, abs=1e-5)
     assert angles(answer)[2] == pytest.approx(rocker_angle(1.4), abs=1e-5)
     assert answer["driving"] == [pytest.approx(1.4, abs=1e-5)]
@@ -78,20 +91,14 @@ def test_a_dragged_point_goes_where_it_is_asked_for(session: Session) -> None:
 
 
 def test_what_is_out_of_reach_is_told_in_metres(session: Session) -> None:
-    for _ in range(10):
-        answer = ask(session, "drag", frame=0, offset=[A / 2, 0.0], target=[0.0, 2 * A])
-        if answer["isDone"]:
-            break
+    answer = until_done(session, "drag", frame=0, offset=[A / 2, 0.0], target=[0.0, 2 * A])
     assert not answer["isReached"]
     assert answer["missed"] == pytest.approx(A, abs=1e-4)
     assert angles(answer)[0] == pytest.approx(math.pi / 2, abs=5e-3)
 
 
 def test_a_coordinate_is_set(session: Session) -> None:
-    for _ in range(10):
-        answer = ask(session, "coordinate", name="O.angle", value=-2.0)
-        if answer["isDone"]:
-            break
+    answer = until_done(session, "coordinate", name="O.angle", value=-2.0)
     assert angles(answer)[2] == pytest.approx(rocker_angle(-2.0) % (2 * math.pi), abs=1e-5) or math.isclose(
         math.cos(angles(answer)[2] - rocker_angle(-2.0)), 1.0, abs_tol=1e-9
     )
@@ -100,7 +107,8 @@ def test_a_coordinate_is_set(session: Session) -> None:
 def test_a_number_changes_with_the_driving_coordinate_held(session: Session) -> None:
     answer = ask(session, "number", name="A.b.position[0]", value=-0.45)
     lengths = A, 0.45 + B / 2, C, D
-    assert answer["value"] == -0.45 and answer["remark"] == ""
+    assert answer["value"] == -0.45
+    assert answer["remark"] == ""
     assert angles(answer)[0] == pytest.approx(0.9, abs=1e-6)
     assert angles(answer)[2] == pytest.approx(rocker_angle(0.9, lengths=lengths), abs=1e-6)
     assert session.numbers == {"A.b.position[0]": -0.45}
@@ -145,7 +153,8 @@ def test_assembly_modes_are_found_and_switched(session: Session) -> None:
         time.sleep(0.1)
         ask(session, "drag", frame=0, offset=[A / 2, 0.0], target=[A * math.cos(0.9), A * math.sin(0.9)])  # goes on
         answer = ask(session, "found")
-    assert answer["count"] == 2 and answer["present"] is not None
+    assert answer["count"] == 2
+    assert answer["present"] is not None
     other = 1 - answer["present"]
     switched = ask(session, "mode", index=other)
     assert switched["present"] == other == switched["pose"]["present"]
@@ -162,7 +171,8 @@ def test_what_was_found_goes_on_in_python(session: Session) -> None:
     scope: dict[str, Any] = {"mbd": mbd, "mechanism": four_bar()}
     exec(answer["python"], scope)
     np.testing.assert_allclose(scope["state"].q, session.state.q, atol=1e-8)
-    assert answer["name"] == "crank--rocker-.toml" and answer["why"] == ""
+    assert answer["name"] == "crank--rocker-.toml"
+    assert answer["why"] == ""
     with open("found.toml", "w", encoding="utf-8") as file:
         file.write(answer["toml"])
     assert float(mbd.load("found.toml")["A"].b.position[0]) == -0.45
@@ -199,7 +209,8 @@ WRONG = [
 def test_messages_without_sense_are_answered_by_an_error_and_change_nothing(session: Session, message: object) -> None:
     before = session.position.q.copy()
     answer = json.loads(json.dumps(session.answer(message)))
-    assert answer["kind"] == "error" and answer["text"]
+    assert answer["kind"] == "error"
+    assert answer["text"]
     np.testing.assert_array_equal(session.position.q, before)
 
 
@@ -237,7 +248,9 @@ def test_a_mechanism_in_space_without_its_drivers() -> None:
     explorer = mbd.explore(example.mechanism, example.state(), parameters=[])
     session = explorer._session
     answer = ask(session, "start")
-    assert answer["dimension"] == 3 and len(answer["driving"]) == 6 and "released" in answer["remark"]
+    assert answer["dimension"] == 3
+    assert len(answer["driving"]) == 6
+    assert "released" in answer["remark"]
     place = session.position.poses[0][:3]
     along = [0.0, 1.0, 0.0]
     target = [float(place[0]) + 0.02, -5.0, float(place[2]) + 0.01]

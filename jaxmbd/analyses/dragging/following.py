@@ -10,8 +10,8 @@ sixth of a right angle, or of the unit of length, and is taken back where closin
 half of its length, where a joint comes to its wrong side, or where the goals get no nearer. So the linkage moves
 continuously: it stays in its assembly mode, and comes as near to what it cannot reach as it gets.
 
-Newton's method for `Φ = 0` is damped by the violation itself. Where rows of `C` become dependent, as in Bricard's ring at
-each of its positions, `C` has a singular value as small as the violation, and what is divided by it is no correction.
+Newton's method for `Φ = 0` is damped by the violation itself. Where rows of `C` become dependent, as in Bricard's ring
+at each of its positions, `C` has a singular value as small as the violation: what is divided by it is no correction.
 
 Sources: Nocedal, Wright, Numerical Optimization (2006), §10.3 and §18.1; N. Yamashita, M. Fukushima, On the rate of
 convergence of the Levenberg-Marquardt method, Computing Supplement 15 (2001): damping by the squared residual keeps
@@ -52,8 +52,8 @@ class Stepped(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a search leaves to the next one from where it ended: the last step `(nv,)`, in whose direction a dead centre is
-    passed, and the damping λ."""
+    """What a search leaves to the next one from where it ended: the last step `(nv,)`, in whose direction a dead centre
+    is passed, and the damping λ."""
 
     heading: np.ndarray
     damping: float = _DAMPING[0]
@@ -61,8 +61,8 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Where a search ended: the norm of the goals' residuals there, and whether it is done; if not, it goes on from here
-    when it is called again."""
+    """Where a search ended: the norm of the goals' residuals there, and whether it is done; if not, it goes on from
+    here when it is called again."""
 
     position: Position
     missed: float

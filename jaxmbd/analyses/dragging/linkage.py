@@ -1,7 +1,7 @@
 """`Linkage`: all that a position after a small step is asked for, by one program that runs in a tenth of a millisecond.
 
-What is found in each frame of a screen cannot wait for a compiler, and a call through JAX would take longer than what it
-computes. So the constraints, their Jacobian, the poses of all frames with theirs, and the coordinates of joints are one
+What is found in each frame of a screen cannot wait for a compiler, and a call through JAX would take longer than what
+it computes. So the constraints, their Jacobian, the poses of all frames with theirs, and the coordinates of joints are one
 program, whose numbers, those of the mechanism among them, are arrays of NumPy.
 """
 
@@ -24,9 +24,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 class Position(NamedTuple):
     """A position of a mechanism, and how it changes along the speeds; steps, rows and coordinates have no units.
 
-    `q (nq,)`; `rows (m,)`, the residual of the constraints, with its Jacobian `C (m, nv)`; `poses (frames, pose)` of the
-    bodies, and of the sites and pieces of flexible ones, with the twists `(frames, twist, nv)` [m, rad, rotations in the
-    axes of the frame] of unit steps; `coordinates (k,)` [m, rad] of joints, with `rates (k, nv)`; `is_right`: False if
+    `q (nq,)`; `rows (m,)`, the residual of the constraints, with its Jacobian `C (m, nv)`; `poses (frames, pose)` of
+    the bodies, and of the sites and pieces of flexible ones, with the twists `(frames, twist, nv)` [m, rad, rotations
+    in the axes of the frame] of unit steps; `coordinates (k,)` [m, rad] of joints, with `rates (k, nv)`; `is_right`: False if
     the axes of a joint point against each other.
     """
 
@@ -54,8 +54,8 @@ def joint_coordinates(mechanism: Mechanism) -> tuple[str, ...]:
 class Linkage:
     """The constraints of a mechanism without drivers at a time `t` [s], for numbers that may change.
 
-    `names`: those of the coordinates of its joints, with their `sizes` and whether each `is_angle`; `length`: the unit of
-    length [m]; `numbers`: the arrays of the mechanism, and the time, with which its programs begin.
+    `names`: those of the coordinates of its joints, with their `sizes` and whether each `is_angle`; `length`: the unit
+    of length [m]; `numbers`: the arrays of the mechanism, and the time, with which its programs begin.
     """
 
     def __init__(self, mechanism: Mechanism, t: float, q: Float[np.ndarray, " nq"]) -> None:

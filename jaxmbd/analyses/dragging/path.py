@@ -1,6 +1,6 @@
 """The path of a linkage: all positions that follow from each other while some coordinates of joints are held.
 
-It is followed by its length, not by a coordinate, so that it goes on through dead centres, where a coordinate turns back.
+It is followed by its length, not by a coordinate: so it goes on through dead centres, where a coordinate turns back.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ class Held:
 
 
 def driving_coordinates(linkage: Linkage, at: Position, first: Sequence[str] = ()) -> list[int]:
-    """The numbers of coordinates that determine the position, as many as there are degrees of freedom and as joints have:
-    of those named `first`, then in the order of the joints."""
+    """The numbers of coordinates that determine the position, as many as there are degrees of freedom and as joints
+    have: of those named `first`, then in the order of the joints."""
     Z = freedom_of(at.C)
     names = list(dict.fromkeys([*(name for name in first if name in linkage.names), *linkage.names]))
     order = [linkage.names.index(name) for name in names]
@@ -62,8 +62,8 @@ def driving_coordinates(linkage: Linkage, at: Position, first: Sequence[str] = (
 
 
 def path_along(linkage: Linkage, start: Position, coordinate: int, held: Sequence[int]) -> Path:
-    """All positions that a linkage reaches from a closed start while the coordinates `held` keep their values, where it is
-    moved by one of them at first."""
+    """All positions that a linkage reaches from a closed start while the coordinates `held` keep their values, where it
+    is moved by one of the others at first."""
     goals = [CoordinateGoal(k, float(start.coordinates[k])) for k in held]
     whole = Held(linkage, goals)
     first = whole.of(start)

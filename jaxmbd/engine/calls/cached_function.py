@@ -58,8 +58,8 @@ def cached_on_disk(function: Callable[..., Result]) -> Callable[..., Result]:
 def steady_call(
     function: Callable[..., Sequence[jax.Array]], *arguments: object
 ) -> Callable[..., Sequence[np.ndarray]]:
-    """A function of known values that returns several arrays, for calls by the thousand, such as one for each frame of a
-    screen: traced for the structure and the types of these `arguments`, stored on disk, and never compiled meanwhile.
+    """A function of known values that returns several arrays, for calls by the thousand, such as one for each frame of
+    a screen: traced for the structure and the types of these `arguments`, stored on disk, and never compiled meanwhile.
 
     The result is a function of the leaves of such arguments, in their order, as arrays of NumPy.
     """

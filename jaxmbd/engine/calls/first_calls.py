@@ -68,8 +68,8 @@ class FirstCalls:
         return compiled(arrays)
 
     def steady(self) -> Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]:
-        """The call as a function of NumPy arrays that is as fast each time: its NumPy code without a budget, whose programs
-        the virtual machine runs, or, where there is none, its executable, which is compiled now."""
+        """The call as a function of NumPy arrays that is as fast each time: its NumPy code without a budget, whose
+        programs the virtual machine runs, or, where there is none, its executable, which is compiled now."""
         if (code := self._code) is not None:
             return lambda arrays: code(arrays, Budget(UNLIMITED))
         with self._lock, self._call.announced():

@@ -23,7 +23,7 @@ class LiveCurves {
       child(legend, "b").textContent = title;
       curves.forEach((curve, i) => {
         const entry = child(legend, "span"), swatch = child(entry, "i", "swatch");
-        swatch.style.borderColor = this.theme.of(CURVE_COLOURS[i % CURVE_COLOURS.length]);
+        swatch.style.borderColor = this.theme.of(colourOf(i));
         if (curves.length > 1) child(entry, "span").textContent = `${curve.label} `;
         curve.output = child(entry, "output");
       });
@@ -41,10 +41,33 @@ class LiveCurves {
     for (const panel of this.panels) if (panel.canvas.clientWidth) this.drawPanel(panel);
   }
 
-  drawPanel({ canvas, curves }) {
-    const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
-    const { theme, over } = this, context = canvas.getContext("2d"), x = shownOver(over, over.values);
-    Object.assign(canvas, { width: width * ratio, height: height * ratio });
+  // What stays is drawn once, and copied; the dots are drawn each time.
+  drawPanel(panel) {
+    const { canvas, curves } = panel, { theme } = this, ratio = devicePixelRatio || 1;
+    const key = [canvas.clientWidth, canvas.clientHeight, ratio, theme.paper].join();
+    if (panel.key !== key || panel.drawn !== curves) Object.assign(panel, this.background(panel, ratio), { key, drawn: curves });
+    const { back, place, x } = panel, context = canvas.getContext("2d"), { over } = this;
+    Object.assign(canvas, { width: back.width, height: back.height });
+    context.drawImage(back, 0, 0);
+    context.scale(ratio, ratio);
+    curves.forEach((curve, i) => {
+      const here = this.readings[curve.quantity]?.[curve.component], at = this.readings[0]?.[0];
+      if (here === undefined) return;
+      const text = rounded(here);
+      if (curve.output.textContent !== text) curve.output.textContent = text;
+      const [u, v] = place(...nearestOn(x, curve.values, shownOver(over, [at])[0], here, over.isAngle && [360, 2 * Math.PI]));
+      context.beginPath();
+      context.arc(u, v, 4, 0, 2 * Math.PI);
+      Object.assign(context, { fillStyle: theme.of(colourOf(i)), strokeStyle: theme.paper, lineWidth: 1.5 });
+      context.fill();
+      context.stroke();
+    });
+  }
+
+  background({ canvas, curves }, ratio) {
+    const width = canvas.clientWidth, height = canvas.clientHeight, { theme, over } = this;
+    const back = Object.assign(document.createElement("canvas"), { width: width * ratio, height: height * ratio });
+    const context = back.getContext("2d"), x = shownOver(over, over.values);
     context.scale(ratio, ratio);
     context.font = AXIS_FONT;
     const measure = (text) => context.measureText(text).width;
@@ -56,21 +79,12 @@ class LiveCurves {
     ];
     this.drawGrid(context, { across, up, left, right, top, bottom, place, measure });
     curves.forEach((curve, i) => {
-      const colour = theme.of(CURVE_COLOURS[i % CURVE_COLOURS.length]);
-      Object.assign(context, { strokeStyle: colour, fillStyle: colour, lineWidth: 1.6, lineJoin: "round" });
+      Object.assign(context, { strokeStyle: theme.of(colourOf(i)), lineWidth: 1.6, lineJoin: "round" });
       context.beginPath();
       curve.values.forEach((value, k) => context.lineTo(...place(x[k], value)));
       context.stroke();
-      const here = this.readings[curve.quantity]?.[curve.component], at = this.readings[0]?.[0];
-      if (here === undefined) return;
-      curve.output.textContent = rounded(here);
-      const [u, v] = place(...nearestOn(x, curve.values, shownOver(over, [at])[0], here, over.isAngle && [360, 2 * Math.PI]));
-      context.beginPath();
-      context.arc(u, v, 4, 0, 2 * Math.PI);
-      context.fill();
-      Object.assign(context, { strokeStyle: theme.paper, lineWidth: 1.5 });
-      context.stroke();
     });
+    return { back, place, x };
   }
 
   drawGrid(context, { across, up, left, right, top, bottom, place, measure }) {
@@ -94,6 +108,7 @@ class LiveCurves {
 }
 
 const CURVE_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+const colourOf = (curve) => CURVE_COLOURS[curve % CURVE_COLOURS.length];
 const shownOver = ({ isAngle }, values) => (isAngle ? values.map((x) => (x * 180) / Math.PI) : values);
 const limitsOf = (columns) => [Math.min(...columns.map((c) => Math.min(...c))), Math.max(...columns.map((c) => Math.max(...c)))];
 const degreesStep = (span, most) => [1, 2, 5, 10, 15, 30, 45, 90, 180].find((step) => span / step <= most) ?? 360;
