@@ -23,7 +23,8 @@ def page_text(
     """The text of a page for mechanisms in the plane or in space.
 
     `scripts`: names of its scripts in their order, `"{renderer}"` for the picture; `data`: elements that hold data;
-    `panel`: what is beside the picture; `styles`: names of further style sheets; `policy`: what it may reach, besides nothing.
+    `panel`: what is beside the picture; `styles`: names of further style sheets; `policy`: what it may reach, besides
+    nothing.
     """
     renderer = _RENDERERS[dimension]
     libraries = ["uplot.min"] + (["three.min"] if renderer == "space" else [])

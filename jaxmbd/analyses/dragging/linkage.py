@@ -1,8 +1,8 @@
 """`Linkage`: all that a position after a small step is asked for, by one program that runs in a tenth of a millisecond.
 
 What is found in each frame of a screen cannot wait for a compiler, and a call through JAX would take longer than what
-it computes. So the constraints, their Jacobian, the poses of all frames with theirs, and the coordinates of joints are one
-program, whose numbers, those of the mechanism among them, are arrays of NumPy.
+it computes. So the constraints, their Jacobian, the poses of all frames with theirs, and the coordinates of joints are
+one program, whose numbers, those of the mechanism among them, are arrays of NumPy.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ class Position(NamedTuple):
     """A position of a mechanism, and how it changes along the speeds; steps, rows and coordinates have no units.
 
     `q (nq,)`; `rows (m,)`, the residual of the constraints, with its Jacobian `C (m, nv)`; `poses (frames, pose)` of
-    the bodies, and of the sites and pieces of flexible ones, with the twists `(frames, twist, nv)` [m, rad, rotations
-    in the axes of the frame] of unit steps; `coordinates (k,)` [m, rad] of joints, with `rates (k, nv)`; `is_right`: False if
-    the axes of a joint point against each other.
+    the bodies, and of the sites and pieces of flexible ones, with the twists `(frames, twist, nv)` of unit steps [m,
+    rad; rotations in the axes of the frame]; `coordinates (k,)` [m, rad] of joints, with `rates (k, nv)`; `is_right`:
+    False if the axes of a joint point against each other.
     """
 
     q: np.ndarray
