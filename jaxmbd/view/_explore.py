@@ -114,7 +114,7 @@ def explore(
     that depend on speeds or forces; `AssemblyError` if the mechanism cannot be assembled.
 
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
-        >>> explorer = mbd.explore(four_bar, parameters={"A.a.position[0]": (0.1, 0.4)})
+        >>> explorer = mbd.explore(four_bar, parameters={"A.a.position[0]": (0.03, 0.12)})
         >>> explorer.show()  # doctest: +SKIP
         >>> explorer.numbers
         {}
