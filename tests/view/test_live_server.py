@@ -12,6 +12,7 @@ import jaxmbd as mbd
 from jaxmbd.errors import MechanismError
 from jaxmbd.view._server import HOST, Server
 from jaxmbd.view._session import Session
+from jaxmbd.view._widget import widget
 
 pytest.importorskip("websockets", reason="needs websockets: pip install 'jaxmbd[live]'")
 
@@ -132,3 +133,25 @@ def test_it_ends_with_its_connections() -> None:
     server.wait()
     with pytest.raises(ConnectionRefusedError):
         get(server, "/")
+
+
+def test_a_notebook_gets_the_same_answers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The widget, whose messages come from the kernel's channel."""
+    pytest.importorskip("anywidget", reason="needs anywidget: pip install 'jaxmbd[live]'")
+    sent = list[Any]()
+    made = widget(server.session, 400)
+    monkeypatch.setattr(made, "send", sent.append, raising=False)
+    made._handle_custom_msg({"kind": "drag", "id": 5, "frame": 0, "offset": [0.5, 0.0], "target": [0.0, -1.0]}, [])
+    made._handle_custom_msg({"kind": "run", "id": 6}, [])
+    assert [(answer["kind"], answer["id"]) for answer in sent] == [("pose", 5), ("error", 6)]
+    assert made.height == 400
+    assert 'type="text/plain">frame</script>' in made.page
+    assert "connect-src" not in made.page
+
+
+def test_what_is_missing_is_told_with_how_to_install_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxmbd.errors.find_spec", lambda name: None)
+    with pytest.raises(MechanismError, match=r"websockets.*pip install 'jaxmbd\[live\]'"):
+        Server(server.session)
+    with pytest.raises(MechanismError, match=r"anywidget.*pip install 'jaxmbd\[live\]'"):
+        widget(server.session, 400)
