@@ -135,7 +135,6 @@ class Session:
 
     def _started(self) -> dict[str, Any]:
         return {
-            "kind": "start",
             "title": self.title,
             "remark": self._released_text(),
             "sliders": [vars(slider) for slider in self.sliders],
@@ -144,6 +143,7 @@ class Session:
                 for name, is_angle in zip(self.linkage.names, self.linkage.is_angle, strict=True)
             ],
             **self._shapes(),
+            "kind": "start",
         }
 
     def _dragged(self, message: Mapping[str, Any]) -> dict[str, Any]:
