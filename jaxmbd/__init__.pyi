@@ -102,5 +102,7 @@ from .sweeps import sweep as sweep
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System
 from .symbolic import export as export
+from .view import Explorer as Explorer
+from .view import explore as explore
 
 __version__: str

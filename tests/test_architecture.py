@@ -97,7 +97,10 @@ DRAWING = {"plot", "cli"}
 UPWARDS = {("jaxmbd/analyses/simulation/solution.py", "jaxmbd.view")}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "SALib", "blackjax", "imageio_ffmpeg", "mujoco", "sympy", "trimesh", "zarr"}
+OPTIONAL = {
+    "IPython", "PIL", "SALib", "anywidget", "blackjax", "imageio_ffmpeg", "mujoco", "sympy", "traitlets", "trimesh",
+    "websockets", "zarr",
+}  # fmt: skip
 DEFERRED = {"xarray"}
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 import jaxmbd as mbd
 from jaxmbd.cli import _options as options
+from jaxmbd.cli import _values as values_of
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
 from jaxmbd.cli._outputs import FILMS, PICTURES, check_not_read, check_out
@@ -102,6 +103,24 @@ def show(
         model.to(out).write("show.html", page.save)
 
 
+def live(
+    model: Model,
+    parameter: options.Slid = None,
+    trace: options.Traced = None,
+    port: options.Port = 0,
+    browser: options.Browser = True,
+) -> None:
+    """Explore the mechanism in the browser: drag its bodies, change its numbers, switch its assembly modes."""
+    state = model.assembled()
+    with model.working("preparing"):
+        ranges = values_of.sliders("--parameter", parameter)
+        explorer = view.explore(
+            model.mechanism, state, parameters=ranges or None, show=model.asked or None, trace=trace, title=model.name
+        )
+    explorer.show(port=port, browser=browser)
+    model.console.print("ended", style="dim")
+
+
 def kinematics(model: Model, until: options.Until = None, rows: options.Rows = 401, film: options.Film = True) -> None:
     """Follow the motion that drivers prescribe, without integrating it."""
     state = model.assembled()
@@ -183,6 +202,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     sweep: ("read",),
     design: ("read",),
     show: _OF_FILES,
+    live: _OF_FILES,
     convert: _OF_FILES,
 }
 

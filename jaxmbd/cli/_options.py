@@ -112,6 +112,25 @@ Push = Annotated[
 ]
 Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is drawn (repeatable).")]
 
+# --- live ------------------------------------------------------------------------------------------------------
+
+Slid = Annotated[
+    list[str] | None,
+    Option(
+        "--parameter",
+        help="A number that gets a slider, and its range, rod.length=0.1:0.4; by name or pattern alone, '*.length', "
+        "from half to one and a half times its value (repeatable). Those that change positions unless given.",
+    ),
+]
+Traced = Annotated[
+    list[str] | None,
+    Option(
+        help="A point sensor, or a body for its centre, whose path is drawn (repeatable); all sensors unless given."
+    ),
+]
+Port = Annotated[int, Option(min=0, max=65535, help="The port on this computer; one that is free unless given.")]
+Browser = Annotated[bool, Option(help="Open the browser; the address is printed in any case.")]
+
 # --- files -----------------------------------------------------------------------------------------------------
 
 Page = Annotated[

@@ -92,6 +92,14 @@ def _numbers(option: str, text: str, value: str, count: int, needs: str) -> list
     return found
 
 
+def sliders(option: str, texts: Iterable[str] | None) -> dict[str, tuple[float, float] | None]:
+    """Parse `["rod.length=0.1:0.4", "*.length"]` to pairs of bounds by name, None where there are none."""
+    found: dict[str, tuple[float, float] | None] = {}
+    for text in texts or ():
+        found |= ranges(option, [text]) if "=" in text else {text: None}
+    return found
+
+
 def _increasing(option: str, text: str, bounds: list[float], needs: str) -> tuple[float, float]:
     lower, upper = bounds
     if not lower < upper:

@@ -1,6 +1,6 @@
 """Functions of arrays, evaluated fast and known again: programs, kernels, NumPy code. This package knows no mechanics.
 
-Other rooms use six names of it:
+Other rooms use seven names of it:
 
 | a function that | is wrapped in |
 |---|---|
@@ -8,6 +8,7 @@ Other rooms use six names of it:
 | is called within an analysis, and traced once for all of its kind (a law and its derivatives) | `trace_once` |
 | is called by hand, with known values, and within an analysis (`Equations.M`) | `known_by_numpy` |
 | is an analysis | `cached_on_disk` |
+| is called for each frame of a screen | `steady_call` |
 
 `prefers_programs` tells where small matrices are better written out as arithmetic. Who then evaluates a function is
 decided in `choice.py`.
@@ -22,3 +23,4 @@ from jaxmbd.engine.binding.jax_binding import prefers_programs as prefers_progra
 from jaxmbd.engine.binding.tracing import known_by_numpy as known_by_numpy
 from jaxmbd.engine.binding.tracing import trace_once as trace_once
 from jaxmbd.engine.calls.cached_function import cached_on_disk as cached_on_disk
+from jaxmbd.engine.calls.cached_function import steady_call as steady_call

@@ -14,7 +14,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, Part
 from jaxmbd.model.sensor import AbstractSensor, Point
 from jaxmbd.planar import Torque
 from jaxmbd.scene.looks import box_about, shapes_of
-from jaxmbd.scene.motion import Place, place_of, poses_of
+from jaxmbd.scene.motion import Place, Poses, place_of, poses_of
 from jaxmbd.scene.surfaces import EquivalentSolid, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
 
@@ -31,7 +31,7 @@ _DISC = 0.5  # a solid is a disc if its half-extent along a bar is below this sh
 
 class Geometry:
     """A mechanism over a motion: its coordinates `(times, nq)` at times `(times,)` [s], with the size of its symbols
-    [m], which follows from both unless given.
+    [m], which follows from both unless given; or its poses over it, `motion`, where they are known.
 
     `corners`: the centre of mass and the markers that are fixed on each body, in its own frame; `ground`: the markers
     that are fixed on the ground; `moving`: the markers that move on a body or the ground;
@@ -41,9 +41,11 @@ class Geometry:
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
 
-    def __init__(self, mechanism: Mechanism, ts: Numbers, qs: Numbers, size: float | None = None) -> None:
+    def __init__(
+        self, mechanism: Mechanism, ts: Numbers, qs: Numbers, size: float | None = None, motion: Poses | None = None
+    ) -> None:
         self.mechanism, self.dim = mechanism, mechanism.space.dim
-        self.motion = poses_of(mechanism, ts, qs)
+        self.motion = poses_of(mechanism, ts, qs) if motion is None else motion
         places = [self.place(marker) for part in drawn_parts(mechanism) for marker in markers_of(part)]
         bodies = range(len(mechanism.bodies))
         self.corners = [_corners([p.offset for p in places if p.frame == i], self.dim) for i in bodies]

@@ -123,7 +123,7 @@ def as_coordinates(q: object) -> np.ndarray:
 
 def poses_at(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Float[np.ndarray, "times frames pose"]:
     """The frames of `Poses` as numbers, at times `(times,)` [s] and coordinates `(times, nq)`, which are checked."""
-    qs, space = as_coordinates(qs), mechanism.space
+    qs, _space = as_coordinates(qs), mechanism.space
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
         names = ", ".join(mechanism.coordinate_names)
         raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")
@@ -136,7 +136,15 @@ def poses_at(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Float[np.ndarray
         poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:
         poses = np.asarray(_compiled_poses(mechanism, jnp.asarray(ts, dtype=float), jnp.asarray(qs)))
-    ground = np.broadcast_to(np.array(space.rest), (len(qs), 1, len(space.rest)))
+    return all_frames(mechanism, ts, poses)
+
+
+def all_frames(
+    mechanism: Mechanism, ts: Numbers, poses: Float[np.ndarray, "times bodies pose"]
+) -> Float[np.ndarray, "times frames pose"]:
+    """The frames of `Poses` as numbers, from those of bodies, and of the sites and pieces of flexible ones."""
+    space = mechanism.space
+    ground = np.broadcast_to(np.array(space.rest), (len(poses), 1, len(space.rest)))
     fixed = np.concatenate([poses, ground], axis=1)
     markers = moving_markers(mechanism)
     if not markers:
@@ -166,9 +174,15 @@ def _compiled_offsets(markers: tuple[AbstractMovingMarker, ...], ts: Array) -> A
 
 def poses_of(mechanism: Mechanism, ts: Numbers, qs: Numbers) -> Poses:
     """The frames at times `(times,)` [s] and coordinates `(times, nq)`."""
-    poses, dim = poses_at(mechanism, ts, qs), mechanism.space.dim
-    if dim == 3 and not np.any(poses[..., 3:], axis=-1).all():
+    poses = poses_at(mechanism, ts, qs)
+    if mechanism.space.dim == 3 and not np.any(poses[..., 3:], axis=-1).all():
         raise MechanismError("q holds Euler parameters that are all zero; (1, 0, 0, 0) is no rotation.")
+    return as_poses(poses)
+
+
+def as_poses(poses: Float[np.ndarray, "*batch frames pose"]) -> Poses:
+    """Frames as positions and rotation matrices, from their numbers."""
+    dim = 2 if poses.shape[-1] == 3 else 3
     return Poses(poses[..., :dim], rotations(poses[..., dim:]))
 
 

@@ -66,33 +66,40 @@ class Recording:
         return {
             "name": self.name,
             "colour": colour,
-            "size": size,
-            "bodies": [body.name for body in scene.geometry.mechanism.bodies],
             "frames": self.positions.shape[1],
             "times": times_data(self.times, numbers),
             "positions": numbers.track(self.positions, _LENGTH * size),
             "turns": numbers.track(self.turns, _ANGLE),
-            "pieces": [piece_data(piece, scene.geometry, numbers, colour) for piece in scene.pieces],
             "arrows": arrows,
-            "traces": [
-                {
-                    "points": numbers.track(trace.points, _LENGTH * size),
-                    "perFrame": trace.per_frame,
-                    "colour": colour or trace.colour,
-                }
-                for trace in scene.traces
-            ],
-            "labels": [
-                {
-                    "text": label.text,
-                    "start": place_data(label.place),
-                    "shift": list(label.shift),
-                    "colour": colour if colour and label.colour in BODIES else label.colour,
-                    "isBody": label.is_body,
-                }
-                for label in scene.labels()
-            ],
+            **scene_data(scene, numbers, colour),
         }
+
+
+def scene_data(scene: Scene, numbers: Numbers, colour: str | None) -> dict[str, object]:
+    """What of a scene does not depend on the time: pieces, paths and labels; `colour` for all bodies, or None."""
+    return {
+        "size": scene.size,
+        "bodies": [body.name for body in scene.geometry.mechanism.bodies],
+        "pieces": [piece_data(piece, scene.geometry, numbers, colour) for piece in scene.pieces],
+        "traces": [
+            {
+                "points": numbers.track(trace.points, _LENGTH * scene.size),
+                "perFrame": trace.per_frame,
+                "colour": colour or trace.colour,
+            }
+            for trace in scene.traces
+        ],
+        "labels": [
+            {
+                "text": label.text,
+                "start": place_data(label.place),
+                "shift": list(label.shift),
+                "colour": colour if colour and label.colour in BODIES else label.colour,
+                "isBody": label.is_body,
+            }
+            for label in scene.labels()
+        ],
+    }
 
 
 def times_data(times: np.ndarray, numbers: Numbers) -> Reference:

@@ -1,12 +1,9 @@
 """`page`: one file with everything that a browser needs to show motions."""
 
-import html
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,6 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.looks import remark
 from jaxmbd.scene.motion import check_rate
-from jaxmbd.scene.pages import page_theme
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
 from jaxmbd.state.state import State, check_state
@@ -28,10 +24,9 @@ from jaxmbd.view._curves import panels_data
 from jaxmbd.view._display import embedded, show_html
 from jaxmbd.view._motion import Recording, common_scales
 from jaxmbd.view._numbers import Numbers
+from jaxmbd.view._page_text import page_text
 
-_PARTS = files("jaxmbd.view") / "page"
 # The scripts of the page, which are put together in this order.
-_RENDERERS = {2: "plane", 3: "space"}
 _SCRIPTS = ("numbers", "motion", "axes", "theme", "clock", "{renderer}", "overlay", "curves", "controls", "main")
 _SPEEDS = tuple(float(f"{digit}e{power}") for power in range(-6, 4) for digit in (1, 2, 5))
 _HEIGHT = 600  # [px] of a frame in a notebook
@@ -227,19 +222,8 @@ def _speed(duration: float) -> float:
 
 
 def _assembled(data: dict[str, Any], numbers: Numbers) -> str:
-    """The text of the page; names of users are in JSON, in which no `<` can end the script, or escaped."""
-    renderer = _RENDERERS[data["dimension"]]
-    libraries = ["uplot.min"] + (["three.min"] if renderer == "space" else [])
-    fields = {
-        "title": html.escape(data["title"] or "mechanism"),
-        "styles": _read("libraries/uplot.min.css") + page_theme() + _read("page.css"),
-        "libraries": "\n".join(_read(f"libraries/{name}.js") for name in libraries),
-        "scripts": "\n".join(_read(f"{name.format(renderer=renderer)}.js") for name in _SCRIPTS),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "numbers": numbers.text(),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda field: fields[field[1]], _read("page.html"))
-
-
-def _read(name: str) -> str:
-    return _PARTS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+    """The text of the page; names of users are in JSON, in which no `<` can end the script."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    held = f'<script id="data" type="application/json">{text}</script>\n'
+    held += f'<script id="numbers" type="text/plain">{numbers.text()}</script>'
+    return page_text(data["title"], data["dimension"], _SCRIPTS, held, '  <section id="curves" hidden></section>\n')

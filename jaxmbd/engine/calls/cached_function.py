@@ -1,6 +1,6 @@
 """The decorator of analyses: first calls run as NumPy code, later ones compiled, and both are stored on disk."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from typing import TypeVar
@@ -53,6 +53,20 @@ def cached_on_disk(function: Callable[..., Result]) -> Callable[..., Result]:
         return filled(ready.like, ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
 
     return call
+
+
+def steady_call(
+    function: Callable[..., Sequence[jax.Array]], *arguments: object
+) -> Callable[..., Sequence[np.ndarray]]:
+    """A function of known values that returns several arrays, for calls by the thousand, such as one for each frame of
+    a screen: traced for the structure and the types of these `arguments`, stored on disk, and never compiled meanwhile.
+
+    The result is a function of the leaves of such arguments, in their order, as arrays of NumPy.
+    """
+    leaves, tree = jax.tree.flatten(arguments)
+    types = types_of([leaf for leaf in leaves if eqx.is_array(leaf)])
+    flat = FlatCall(types, function, tree, _static(leaves), settings_of_tracing())
+    return first_calls(flat).steady()
 
 
 def whole_in_meshes(function: Callable[..., Result]) -> Callable[..., Result]:

@@ -5,7 +5,7 @@ virtual machine in any case.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ from jaxmbd.engine.calls.entry import Entry
 from jaxmbd.engine.calls.executable import described, loaded
 from jaxmbd.engine.calls.structure import is_encodable
 from jaxmbd.engine.machine.build_vm import vm
-from jaxmbd.engine.numpy_code.code import Budget, NumpyCode, StoppedError, code_from, plain, run
+from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedError, code_from, plain, run
 from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.garbage import collecting_nothing
 
@@ -66,6 +66,15 @@ class FirstCalls:
                 self._code = None
                 compiled = self._compiled = self._compiled or self._compile()
         return compiled(arrays)
+
+    def steady(self) -> Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]:
+        """The call as a function of NumPy arrays that is as fast each time: its NumPy code without a budget, whose
+        programs the virtual machine runs, or, where there is none, its executable, which is compiled now."""
+        if (code := self._code) is not None:
+            return lambda arrays: code(arrays, Budget(UNLIMITED))
+        with self._lock, self._call.announced():
+            compiled = self._compiled = self._compiled or self._compile()
+        return lambda arrays: [np.asarray(x) for x in compiled([*map(jax.numpy.asarray, arrays)])]
 
     def _read(self, entry: Entry) -> bool:
         """Take over what is stored; return False if that is not possible."""

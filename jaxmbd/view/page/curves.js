@@ -101,10 +101,3 @@ class Curves {
     }
   }
 }
-
-function child(parent, tag, className = "") {
-  const element = document.createElement(tag);
-  element.className = className;
-  parent.append(element);
-  return element;
-}

@@ -47,6 +47,14 @@ function facing(direction) {
   return [0, 1, 2].map((i) => [x[i], y[i], along[i]]);
 }
 
+// The axes of a piece between two places, along which it is stretched where its shapes are for other lengths.
+function stretched(axes, length, lengths) {
+  const ratio = length / Math.min(Math.max(length, lengths[0]), lengths.at(-1));
+  if (!(Math.abs(ratio - 1) > 1e-6)) return axes;
+  const along = axes.length === 2 ? 0 : 2;
+  return axes.map((row) => row.map((x, k) => (k === along ? ratio * x : x)));
+}
+
 const MOMENTS = 40, SOME = 50; // of how many times and of how many corners of a piece it is looked up how far they reach
 
 class Motion {
@@ -99,8 +107,8 @@ class Motion {
   placed(piece) {
     if (piece.end) {
       const origin = this.point(piece.start), away = minus(this.point(piece.end), origin);
-      const [shape, share] = located(piece.lengths, Math.hypot(...away));
-      return { origin, axes: facing(away), shape, share };
+      const length = Math.hypot(...away), [shape, share] = located(piece.lengths, length);
+      return { origin, axes: stretched(facing(away), length, piece.lengths), shape, share };
     }
     const axes = piece.isUpright ? identity(this.dimension) : this.poses[piece.start.frame].rotation;
     return { origin: this.point(piece.start), axes, shape: 0, share: 0 };

@@ -10,7 +10,7 @@ const CORNER = 0.01; // three.js unites the normals of corners that are closer
 class Picture {
   constructor(canvas, page, theme, changed) {
     Object.assign(this, { canvas, page, theme, changed });
-    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
+    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: !page.isEased, alpha: true });
     this.renderer.shadowMap.enabled = true;
     this.renderer.shadowMap.type = THREE.PCFShadowMap;
     this.camera = new THREE.PerspectiveCamera(FIELD, 1, 0.1, 100);
@@ -25,6 +25,7 @@ class Picture {
     this.addLight();
     this.addFloor();
     this.bodies = page.motions.map((motion, k) => this.addMotion(motion, k));
+    this.fineness = 1;
     this.paint();
     this.controls.addEventListener("change", () => {
       this.isFitted &&= this.isFitting;
@@ -36,7 +37,7 @@ class Picture {
 
   resize(width, height) {
     Object.assign(this, { width, height });
-    this.renderer.setPixelRatio(devicePixelRatio || 1);
+    this.renderer.setPixelRatio((devicePixelRatio || 1) * this.fineness);
     this.renderer.setSize(width, height, false);
     this.camera.aspect = width / height;
     this.camera.updateProjectionMatrix();
@@ -88,6 +89,16 @@ class Picture {
     return `grid ${written(this.cell, this.cell)} m`;
   }
 
+  // How much a picture takes: all of it at level 0, then without shadows, then with ever fewer pixels and without paths,
+  // whose wide lines take a processor that draws them longer than all bodies.
+  ease(level) {
+    const fineness = [1, 1, 0.7, 0.45][level];
+    this.sun.castShadow = level === 0;
+    if (fineness === this.fineness) return;
+    this.fineness = fineness;
+    this.renderer.setPixelRatio((devicePixelRatio || 1) * fineness);
+  }
+
   // --- what is there ------------------------------------------------------------------------------------
 
   addLight() {
@@ -101,6 +112,7 @@ class Picture {
     Object.assign(sun.shadow, { radius: 3, intensity: 0.6, normalBias: reach * 4e-3 });
     const sky = new THREE.HemisphereLight("#ffffff", "#9a948c", 1.5);
     sky.position.set(0, 0, 1);
+    this.sun = sun;
     this.scene.add(sun, sun.target, sky);
   }
 
@@ -155,6 +167,17 @@ class Picture {
     return { motion, group, pieces, arrows, traces };
   }
 
+  // Show other shapes in place of those of the motions.
+  renew() {
+    for (const { group } of this.bodies) {
+      this.scene.remove(group);
+      group.traverse(({ geometry, material }) => [geometry, material].forEach((resource) => resource?.dispose()));
+    }
+    this.painted = [];
+    this.bodies = this.page.motions.map((motion, k) => this.addMotion(motion, k));
+    this.paint();
+  }
+
   material(colour, alpha, k, options = {}) {
     const look = { roughness: 0.55, metalness: 0, transparent: alpha < 1, opacity: alpha, ...options };
     const coincident = { polygonOffset: k > 0, polygonOffsetFactor: 1, polygonOffsetUnits: 4 * k };
@@ -194,7 +217,7 @@ class Picture {
         pointArrow(parts, motion.point(arrow.start), motion.vector(arrow), ARROW * motion.size, shown.forces);
       }
       for (const { trace, line } of traces) line.geometry.instanceCount = Math.max(motion.passed(trace) - 1, 0);
-      for (const child of group.children) if (child.isLine2) child.visible = shown.paths;
+      for (const child of group.children) if (child.isLine2) child.visible = shown.paths && this.fineness === 1;
     }
     const far = this.camera.position.distanceTo(this.middle);
     this.camera.near = Math.max(far - 3 * this.reach, far / 200);

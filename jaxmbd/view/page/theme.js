@@ -21,3 +21,11 @@ class Theme {
 }
 
 const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
+
+// A new element at the end of another one.
+function child(parent, tag, className = "") {
+  const element = document.createElement(tag);
+  element.className = className;
+  parent.append(element);
+  return element;
+}
