@@ -1,6 +1,7 @@
 """Linear solves whose derivatives reuse the factor, numerical rank, and elimination with pivoting."""
 
 from collections.abc import Callable
+from typing import overload
 
 import equinox as eqx
 import jax
@@ -156,6 +157,10 @@ def suits_programs(rows: int, columns: int) -> bool:
     return choice.is_small(rows, columns) and prefers_programs()
 
 
+@overload
+def rank_of(rows: Float[np.ndarray, "m nv"]) -> Int[np.ndarray, ""]: ...
+@overload
+def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]: ...
 def rank_of(rows: Float[Array | np.ndarray, "m nv"]) -> Int[Array | np.ndarray, ""]:
     """The numerical rank of a matrix, traceable under `jit`; that of a NumPy array at once, without a trace."""
     if not isinstance(rows, np.ndarray):
@@ -311,6 +316,10 @@ def pairs_of_a_row(K: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     return first[lower], second[lower]
 
 
+@overload
+def pivot_columns(C: Float[np.ndarray, "m n"], fit: float = 1.0) -> Bool[np.ndarray, " n"]: ...
+@overload
+def pivot_columns(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]: ...
 def pivot_columns(C: Float[Array | np.ndarray, "m n"], fit: float = 1.0) -> Bool[Array | np.ndarray, " n"]:
     """Mask of the pivot columns of `C`, the dependent variables of `C x = 0`: as many as the rank of `C`.
 
