@@ -6,6 +6,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, wraps
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
@@ -28,6 +29,7 @@ from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
+from jaxmbd.engine.program.transposes import transposed
 from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
 from jaxmbd.errors import MechanismError
 from jaxmbd.upstream.jax_internals import (
@@ -49,27 +51,39 @@ Dependencies: TypeAlias = tuple[frozenset[int], ...]  # for each result the argu
 
 @freed_when_unused
 class TracedFunction:
-    """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
+    """A traced function of arrays; it may be linear in its last `linear` arguments.
 
-    `used`: the indices of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`:
-    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns
-    the primal results together with the tangents, which computes common values once; reverse mode needs two separate
-    functions. `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
+    `source`: its jaxpr, or of what it is the transpose, whose jaxpr is traced where it is needed. `used`: the indices
+    of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`: for each result the
+    arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns the primal results
+    together with the tangents, which computes common values once; reverse mode needs two separate functions.
+    `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
     """
 
     def __init__(
-        self, jaxpr: ClosedJaxpr, used: Sequence[int], linear: int = 0, dependencies: Dependencies | None = None,
-        returns_primal: bool = False,
+        self, source: "ClosedJaxpr | Transposition", used: Sequence[int], linear: int = 0,
+        dependencies: Dependencies | None = None, returns_primal: bool = False,
     ) -> None:  # fmt: skip
-        self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
-        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
-        in_avals: list[Any] = jaxpr.in_avals  # a property that builds a new list at each access
-        self.types: tuple[ShapedArray, ...] = tuple(in_avals[k] for k in used)
-        out_avals: list[Any] = jaxpr.out_avals
+        self.source, self.used, self.linear, self.returns_primal = source, tuple(used), linear, returns_primal
+        self._in_avals: list[Any] = source.in_avals  # a property of a jaxpr, which builds a new list at each access
+        out_avals: list[Any] = source.out_avals
+        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(out_avals)
+        self.types: tuple[ShapedArray, ...] = tuple(self._in_avals[k] for k in used)
         self.results: tuple[ShapedArray, ...] = tuple(out_avals)
         self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
         self._derivatives: dict[tuple[tuple[int, ...], bool], TracedFunction] = {}
         self._transposes: dict[tuple[int, ...], TracedFunction] = {}
+
+    @cached_property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The jaxpr, for what is not a program: it is traced by JAX, which takes much longer than lowering."""
+        return self.source.traced() if isinstance(self.source, Transposition) else self.source
+
+    @property
+    def traced_jaxpr(self) -> ClosedJaxpr:
+        """The jaxpr that is kept in memory for this function: of a transpose that of the function itself."""
+        transposes = isinstance(self.source, Transposition) and "jaxpr" not in self.__dict__
+        return self.source.function.traced_jaxpr if transposes else self.jaxpr
 
     def __call__(self, *arrays: ArrayLike) -> Sequence[Array]:
         """Evaluate the function by JAX."""
@@ -78,9 +92,7 @@ class TracedFunction:
     def _all(self, arguments: Sequence[Value], fill: Callable[[ShapedArray], Value]) -> list[Value]:
         """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
         used = dict(zip(self.used, arguments, strict=True))
-        # Asked for once: asked at each argument, JAX lists all of them each time, which was quadratic in their number.
-        in_avals: list[Any] = self.jaxpr.in_avals
-        return [used[k] if k in used else fill(x) for k, x in enumerate(in_avals)]
+        return [used[k] if k in used else fill(x) for k, x in enumerate(self._in_avals)]
 
     def placed(self, value_ids: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
@@ -126,6 +138,8 @@ class TracedFunction:
         types = (*self.types, *self.results)
         if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
             return None
+        if isinstance(self.source, Transposition) and (lowered := self.source.lowered()) is not None:
+            return lowered
         if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
             return None
         builder = SSABuilder()
@@ -188,23 +202,55 @@ class TracedFunction:
         `wanted`.
         """
         if wanted not in self._transposes:
-            others = [k for k in range(len(self.types)) if k not in wanted]
-
-            def pullback(*arrays: Array) -> tuple[Array, ...]:
-                residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
-
-                def linear(*some: Array) -> tuple[Array, ...]:
-                    full: list[Any] = [None] * len(self.types)
-                    for positions, values in ((others, residuals), (wanted, some)):
-                        for k, x in zip(positions, values, strict=True):
-                            full[k] = x
-                    return tuple(self(*full))
-
-                return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
-
-            types = (*(self.types[k] for k in others), *self.results)
-            self._transposes[wanted] = traced(pullback, types, len(self.results))
+            transposition = Transposition(self, wanted)
+            count = len(transposition.in_avals)
+            self._transposes[wanted] = TracedFunction(transposition, range(count), len(self.results))
         return self._transposes[wanted]
+
+
+@dataclass(frozen=True, eq=False)
+class Transposition:
+    """A function and those of its arguments with respect to which it is transposed (`TracedFunction.transpose`)."""
+
+    function: TracedFunction
+    wanted: tuple[int, ...]
+
+    @property
+    def _others(self) -> list[int]:
+        return [k for k in range(len(self.function.types)) if k not in self.wanted]
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        """The types of its arguments."""
+        return [*(self.function.types[k] for k in self._others), *self.function.results]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of its results."""
+        return [self.function.types[k] for k in self.wanted]
+
+    def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
+        """Its operations, from those of the function; None where JAX must trace it."""
+        original = self.function.original
+        return None if original is None else transposed(original, self.wanted)
+
+    def traced(self) -> ClosedJaxpr:
+        """Its jaxpr."""
+        function, others = self.function, self._others
+
+        def pullback(*arrays: Array) -> tuple[Array, ...]:
+            residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
+
+            def linear(*some: Array) -> tuple[Array, ...]:
+                full: list[Any] = [None] * len(function.types)
+                for positions, values in ((others, residuals), (self.wanted, some)):
+                    for k, x in zip(positions, values, strict=True):
+                        full[k] = x
+                return tuple(function(*full))
+
+            return jax.linear_transpose(linear, *self.out_avals)(tuple(cotangents))
+
+        return traced(pullback, self.in_avals).jaxpr
 
 
 def traced(
@@ -252,7 +298,7 @@ def equations_in(*jaxprs: ClosedJaxpr | Jaxpr) -> int:
         for equation in jaxpr.eqns:
             for value in equation.params.values():
                 inner = value if isinstance(value, tuple) else (value,)
-                left += [x.jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)]
+                left += [x.traced_jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)]
     return total
 
 

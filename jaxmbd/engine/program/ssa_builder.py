@@ -46,6 +46,7 @@ class SSABuilder(AbstractBuilder):
         self._is_constant: np.ndarray = np.zeros(1024, bool)
         self._constants: dict[float, int] = {}  # the ids of the constants so far
         self.cache: dict[Hashable, Any] = {}  # results that lowering rules share between equations
+        self.is_transposable = True  # False once something is emitted whose transpose is another than its operations'
         self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
         self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.arithmetic import truncate
+from jaxmbd.engine.program.control_flow import linear_solve
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule
 from jaxmbd.engine.program.opcodes import GATHER, INPUT, NAMES, NUMBER
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
@@ -32,6 +33,14 @@ def _convert(equation: Equation, x: ValueIds) -> ValueIds | Arrays:
     if not np.issubdtype(before, np.floating) or before == after:
         return x
     return truncate(equation.builder, x) if np.issubdtype(after, np.integer) else equation.evaluate(x)
+
+
+def _linear_solve(equation: Equation, *operands: ValueIds) -> Arrays:
+    """A solve; its transpose is that of its operations, except where it solves with the identity: so JAX gives functions
+    that are not what they look like (`invalidated`) a transpose of their own."""
+    if not equation.params["jaxprs"].matvec.eqns:
+        equation.builder.is_transposable = False
+    return linear_solve(equation, *operands)
 
 
 def _read(equation: Equation, x: ValueIds, windows: Windows, fill: object) -> ValueIds:
@@ -66,7 +75,12 @@ def _write(equation: Equation, x: ValueIds, windows: Windows, new: ValueIds, dro
     return result.reshape(x.shape)
 
 
-RULES: dict[str, Rule] = {**window_rules(_read, _write), "mul": _mul, "convert_element_type": _convert}
+RULES: dict[str, Rule] = {
+    **window_rules(_read, _write),
+    "mul": _mul,
+    "convert_element_type": _convert,
+    "custom_linear_solve": _linear_solve,
+}
 
 
 def _window_positions(builder: SSABuilder, windows: Windows) -> tuple[np.ndarray, ValueIds, ValueIds, np.ndarray]:
