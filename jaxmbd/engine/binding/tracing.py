@@ -6,7 +6,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial, wraps
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
@@ -29,6 +29,7 @@ from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
+from jaxmbd.engine.program.tangents import Tangents
 from jaxmbd.engine.program.transposes import transposed
 from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
 from jaxmbd.errors import MechanismError
@@ -53,7 +54,7 @@ Dependencies: TypeAlias = tuple[frozenset[int], ...]  # for each result the argu
 class TracedFunction:
     """A traced function of arrays; it may be linear in its last `linear` arguments.
 
-    `source`: its jaxpr, or of what it is the transpose, whose jaxpr is traced where it is needed. `used`: the indices
+    `source`: its jaxpr, or of what it is the derivative or transpose; then a jaxpr is traced where it is needed. `used`: the indices
     of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`: for each result the
     arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns the primal results
     together with the tangents, which computes common values once; reverse mode needs two separate functions.
@@ -61,7 +62,7 @@ class TracedFunction:
     """
 
     def __init__(
-        self, source: "ClosedJaxpr | Transposition", used: Sequence[int], linear: int = 0,
+        self, source: "ClosedJaxpr | Derivation | Transposition", used: Sequence[int], linear: int = 0,
         dependencies: Dependencies | None = None, returns_primal: bool = False,
     ) -> None:  # fmt: skip
         self.source, self.used, self.linear, self.returns_primal = source, tuple(used), linear, returns_primal
@@ -76,14 +77,14 @@ class TracedFunction:
 
     @cached_property
     def jaxpr(self) -> ClosedJaxpr:
-        """The jaxpr, for what is not a program: it is traced by JAX, which takes much longer than lowering."""
-        return self.source.traced() if isinstance(self.source, Transposition) else self.source
+        """The jaxpr, for what is not a program: JAX traces derivatives, which takes much longer than lowering them."""
+        return self.source.traced() if isinstance(self.source, Derivation | Transposition) else self.source
 
     @property
     def traced_jaxpr(self) -> ClosedJaxpr:
-        """The jaxpr that is kept in memory for this function: of a transpose that of the function itself."""
-        transposes = isinstance(self.source, Transposition) and "jaxpr" not in self.__dict__
-        return self.source.function.traced_jaxpr if transposes else self.jaxpr
+        """The jaxpr that is in memory for this function; of a derivative that of the function itself."""
+        is_derived = isinstance(self.source, Derivation | Transposition) and "jaxpr" not in self.__dict__
+        return self.source.function.traced_jaxpr if is_derived else self.jaxpr
 
     def __call__(self, *arrays: ArrayLike) -> Sequence[Array]:
         """Evaluate the function by JAX."""
@@ -138,20 +139,21 @@ class TracedFunction:
         types = (*self.types, *self.results)
         if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
             return None
-        if isinstance(self.source, Transposition) and (lowered := self.source.lowered()) is not None:
-            return lowered
+        # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
+        # operations would become part of that.
+        with jax.ensure_compile_time_eval():
+            derived = self.source.lowered() if isinstance(self.source, Derivation | Transposition) else None
+            return derived or self._lowered_jaxpr()
+
+    def _lowered_jaxpr(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
             return None
         builder = SSABuilder()
         inputs = [builder.inputs(x.shape) for x in self.types]
         try:
-            # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
-            # operations would become part of that.
-            with jax.ensure_compile_time_eval():
-                outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
+            return builder, Interpreter(builder, _TITLE, _RULES).run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return builder, outputs
 
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The forward derivative (JVP) with respect to the arguments `moving`.
@@ -172,25 +174,12 @@ class TracedFunction:
 
     def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
         if (moving, with_primal) not in self._derivatives:
-            count = len(self.types)
-
-            def jvp(*arrays: Array) -> Sequence[Array]:
-                primals, tangents = arrays[:count], arrays[count:]
-
-                def of_moving(*values: Array) -> tuple[Array, ...]:
-                    full = list(primals)
-                    for k, x in zip(moving, values, strict=True):
-                        full[k] = x
-                    return tuple(self(*full))
-
-                results, changes = jax.jvp(of_moving, tuple(primals[k] for k in moving), tuple(tangents))
-                return (*results, *changes) if with_primal else changes
-
-            types = (*self.types, *(self.types[k] for k in moving))
-            tangent_of = {k: count + i for i, k in enumerate(moving)}
+            derivation = Derivation(self, moving, with_primal)
+            tangent_of = {k: len(self.types) + i for i, k in enumerate(moving)}
             dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
-            derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            used = range(len(derivation.in_avals))
+            derivative = TracedFunction(derivation, used, len(moving), dependencies, self.returns_primal)
             # The same object each time: JAX compares parameters of equations, and would compile for another one anew.
             self._derivatives[moving, with_primal] = derivative
         return self._derivatives[moving, with_primal]
@@ -206,6 +195,77 @@ class TracedFunction:
             count = len(transposition.in_avals)
             self._transposes[wanted] = TracedFunction(transposition, range(count), len(self.results))
         return self._transposes[wanted]
+
+
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """A function and those of its arguments with respect to which it is differentiated (`TracedFunction.derivative`).
+
+    `with_primal`: True if its results precede their tangents.
+    """
+
+    function: TracedFunction
+    moving: tuple[int, ...]
+    with_primal: bool
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        """The types of its arguments."""
+        return [*self.function.types, *(self.function.types[k] for k in self.moving)]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of its results."""
+        return [*self.function.results] * (1 + self.with_primal)
+
+    @property
+    def _chain(self) -> "list[Derivation]":
+        """This derivative, after those of which it is the derivative."""
+        inner = self.function.source
+        return [*(inner._chain if isinstance(inner, Derivation) else ()), self]
+
+    def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
+        """Its operations; None where a program cannot express it, or JAX must trace it."""
+        chain = self._chain
+        function = chain[0].function
+        if not is_concrete(function.jaxpr.consts):
+            return None
+        builder = SSABuilder()
+        inputs, around, every = [builder.inputs(x.shape) for x in function.types], None, []
+        for order, each in enumerate(chain, start=1):
+            every.append(Tangents(builder, {"jaxmbd_program": _inline_tangents}, order))
+            tangents = [builder.inputs(each.function.types[k].shape) for k in each.moving]
+            for k, ids in zip(each.moving, tangents, strict=True):
+                every[-1].set(inputs[k], ids)
+            inputs = [*inputs, *tangents]
+        for each in reversed(every):
+            around = each.apply if around is None else partial(_around, each.apply, around)
+        given = function.placed(inputs[: len(function.types)])
+        try:
+            results = Interpreter(builder, _TITLE, _RULES, around).run(function.jaxpr, given)
+        except (MechanismError, TypeError, NotImplementedError):  # of JAX, where there is no derivative
+            return None
+        for tangents, each in zip(every, chain, strict=True):
+            results = [*(results if each.with_primal else ()), *map(tangents.of, results)]
+        return builder, results
+
+    def traced(self) -> ClosedJaxpr:
+        """Its jaxpr."""
+        function, count = self.function, len(self.function.types)
+
+        def jvp(*arrays: Array) -> Sequence[Array]:
+            primals, tangents = arrays[:count], arrays[count:]
+
+            def of_moving(*values: Array) -> tuple[Array, ...]:
+                full = list(primals)
+                for k, x in zip(self.moving, values, strict=True):
+                    full[k] = x
+                return tuple(function(*full))
+
+            results, changes = jax.jvp(of_moving, tuple(primals[k] for k in self.moving), tuple(tangents))
+            return (*results, *changes) if self.with_primal else changes
+
+        return traced(jvp, self.in_avals).jaxpr
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,6 +372,23 @@ def _inline(equation: Equation, *value_ids: np.ndarray) -> list[np.ndarray]:
     return equation.interpret(function.jaxpr, function.placed(value_ids))
 
 
+def _around(first: Callable[..., Any], second: Callable[..., Any], rule: Callable[..., Any], *of: Any) -> Any:
+    """Apply a rule within `second`, and that within `first`."""
+    return first(partial(second, rule), *of)
+
+
+def _inline_tangents(
+    tangents: Tangents, rule: Callable[..., list[np.ndarray]], equation: Equation, operands: list[np.ndarray]
+) -> list[np.ndarray]:
+    """The same with tangents: the program that computes both is inlined."""
+    function, moving = equation.params["function"], tuple(k for k, x in enumerate(operands) if tangents.move([x]))
+    both = replace(equation, others={**equation.params, "function": function._derivative(moving, True)})
+    given = [*operands, *(tangents.of(operands[k]) for k in moving)]
+    results = tangents.without(rule, both, given)
+    return tangents.fresh(results[: len(function.results)], results[len(function.results) :])
+
+
+_TITLE = "The right-hand side"
 _RULES = {**ssa_rules.RULES, **ldlt_primitive.RULES, "jaxmbd_program": _inline}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from jaxmbd.engine.program.equation import AbstractBuilder
-from jaxmbd.engine.program.opcodes import EVALUATE, GATHER, INPUT, NUMBER
+from jaxmbd.engine.program.opcodes import COPY, EVALUATE, GATHER, INPUT, NUMBER
 
 ValueIds = np.ndarray  # an integer array of value ids
 
@@ -40,6 +40,10 @@ class SSABuilder(AbstractBuilder):
 
     def __init__(self) -> None:
         self.count = 0
+        # The first of the values that were emitted together, of one opcode, none an operand of another; and by whom: 0 for
+        # a function itself, 1 for its derivative, 2 for the derivative of that (`Tangents`).
+        self.starts: list[tuple[int, int]] = []
+        self.order = 0
         self._op = np.empty(1024, np.int16)
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; NaN for the rest
@@ -219,6 +223,7 @@ class SSABuilder(AbstractBuilder):
 
     def _append(self, op: int, args: ValueIds) -> ValueIds:
         first, self.count = self.count, self.count + len(args)
+        self.starts.append((first, self.order))
         while self.count > len(self._op):
             self._op, self._args, self._value, self._is_constant = (
                 np.concatenate([x, np.zeros_like(x)]) for x in (self._op, self._args, self._value, self._is_constant)
@@ -227,6 +232,14 @@ class SSABuilder(AbstractBuilder):
         self._op[here], self._args[here] = op, args
         self._value[here], self._is_constant[here] = np.nan, False
         return np.arange(first, self.count, dtype=np.int32)
+
+    def copies(self, ids: ValueIds) -> ValueIds:
+        """Values of their own that are equal to others, and of which nothing else is known; constants stay."""
+        result, varies = ids.copy(), ~self._is_constant[ids]
+        args = np.full((int(varies.sum()), _ARITY), -1, np.int32)
+        args[:, 0] = ids[varies]
+        result[varies] = self._append(COPY, args)
+        return result
 
     # --- tables -----------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.arithmetic import truncate
-from jaxmbd.engine.program.control_flow import linear_solve
+from jaxmbd.engine.program.control_flow import linear_solve, note_transpose
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule
-from jaxmbd.engine.program.opcodes import GATHER, INPUT, NAMES, NUMBER
+from jaxmbd.engine.program.opcodes import COPY, GATHER, INPUT, NAMES, NUMBER
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.windows import Windows, combine, read_known, window_rules, write_known
 
@@ -36,10 +36,7 @@ def _convert(equation: Equation, x: ValueIds) -> ValueIds | Arrays:
 
 
 def _linear_solve(equation: Equation, *operands: ValueIds) -> Arrays:
-    """A solve; its transpose is that of its operations, except where it solves with the identity: so JAX gives functions
-    that are not what they look like (`invalidated`) a transpose of their own."""
-    if not equation.params["jaxprs"].matvec.eqns:
-        equation.builder.is_transposable = False
+    note_transpose(equation)
     return linear_solve(equation, *operands)
 
 
@@ -127,7 +124,7 @@ def _lookup(equation: Equation, choices: ValueIds, index: ValueIds) -> ValueIds:
     if gathered is not None:
         return gathered
     op, operands = builder.op[choices], builder.args[choices]
-    if op[0] not in (INPUT, NUMBER[GATHER]) and (op == op[0]).all():
+    if op[0] not in (INPUT, COPY, NUMBER[GATHER]) and (op == op[0]).all():
         return builder.apply(
             NAMES[op[0]], *(_lookup(equation, column, index) for column in operands.T if column[0] >= 0)
         )
