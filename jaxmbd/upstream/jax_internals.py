@@ -201,8 +201,7 @@ def types_of_operands(equation: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
 
 def bound(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     """The results of one equation of a jaxpr for other operands."""
-    functions, params = equation.primitive.get_bind_params(equation.params)
-    results = equation.primitive.bind(*functions, *operands, **params)
+    results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
     return [*results] if equation.primitive.multiple_results else [results]
 
 

@@ -54,4 +54,6 @@ def original(builder: SSABuilder, outputs: Sequence[ValueIds]) -> Original | Non
     for ids in np.split(order, starts[1:]) if len(order) else []:
         operands = args[ids].T
         rows.append((NAMES[op[ids[0]]], ids, operands[operands[:, 0] >= 0]))
-    return Original(builder.count, builder.arrays, (constants, builder.value[constants]), rows, outputs, builder.is_transposable)
+    return Original(
+        builder.count, builder.arrays, (constants, builder.value[constants]), rows, outputs, builder.is_transposable
+    )

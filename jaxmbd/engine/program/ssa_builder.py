@@ -6,7 +6,7 @@ emitted for whole arrays at once, millions of values in a few seconds. Zeros and
 structural zeros of matrices cost nothing: `0 x = 0` even where `x` could be infinite, as in `graph/`.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +40,8 @@ class SSABuilder(AbstractBuilder):
 
     def __init__(self) -> None:
         self.count = 0
-        # The first of the values that were emitted together, of one opcode, none an operand of another; and by whom: 0 for
-        # a function itself, 1 for its derivative, 2 for the derivative of that (`Tangents`).
+        # The first of the values that were emitted together, of one opcode, none an operand of another; and by whom:
+        # 0 for a function itself, 1 for its derivative, 2 for the derivative of that (`Tangents`).
         self.starts: list[tuple[int, int]] = []
         self.order = 0
         self._op = np.empty(1024, np.int16)
@@ -83,6 +83,12 @@ class SSABuilder(AbstractBuilder):
         """New values for an array that is an input at run time."""
         self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
         return self.arrays[-1]
+
+    def reorder(self, inputs: Sequence[int]) -> None:
+        """Put the inputs into another order; tables of constants stay behind them."""
+        places = [*inputs, *range(len(inputs), len(self.arrays))]
+        self.arrays = [self.arrays[k] for k in places]
+        self.tables = {x._replace(input=places.index(x.input)): leaf for x, leaf in self.tables.items()}
 
     def _leaves(self, count: int) -> ValueIds:
         return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
@@ -223,7 +229,8 @@ class SSABuilder(AbstractBuilder):
 
     def _append(self, op: int, args: ValueIds) -> ValueIds:
         first, self.count = self.count, self.count + len(args)
-        self.starts.append((first, self.order))
+        if len(args):
+            self.starts.append((first, self.order))
         while self.count > len(self._op):
             self._op, self._args, self._value, self._is_constant = (
                 np.concatenate([x, np.zeros_like(x)]) for x in (self._op, self._args, self._value, self._is_constant)

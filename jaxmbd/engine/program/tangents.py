@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmbd.engine.program import structure, windows
 from jaxmbd.engine.program.equation import Arrays, Equation
-from jaxmbd.engine.program.opcodes import COPY, NAMES
+from jaxmbd.engine.program.opcodes import COPY, GATHER, INPUT, NAMES
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.upstream.jax_internals import aval_of, bound, linear_solve_operands
 
@@ -28,13 +28,12 @@ RuleOf: TypeAlias = Callable[[Equation, Arrays], Arrays]
 TangentRule: TypeAlias = Callable[["Tangents", RuleOf, Equation, Arrays], Arrays]
 
 
-def _larger(swap: bool) -> Tangent:
-    """The tangent of the larger of two, or the smaller one; of equal ones half of each, as in JAX."""
+def _chosen(is_first: Callable[[Apply, ValueIds, ValueIds], ValueIds]) -> Tangent:
+    """The tangent of one of two values, of the first where that `is_first`; of equal ones half of each, as in JAX."""
 
     def tangent(f: Apply, x: Sequence[ValueIds], dx: Sequence[ValueIds], _: ValueIds) -> ValueIds:
-        (a, b), (da, db) = (x[::-1], dx[::-1]) if swap else (x, dx)
         half = f("div", f("add", *dx), f("add", ONE, ONE))
-        return f("select", f("lt", b, a), da, f("select", f("lt", a, b), db, half))
+        return f("select", is_first(f, *x), dx[0], f("select", f("eq", *x), half, dx[1]))
 
     return tangent
 
@@ -68,8 +67,8 @@ _TANGENTS: dict[str, Tangent] = {
     "mul": lambda f, x, dx, y: f("add", f("mul", dx[0], x[1]), f("mul", x[0], dx[1])),
     "div": lambda f, x, dx, y: f("div", f("sub", dx[0], f("mul", y, dx[1])), x[1]),
     "neg": lambda f, x, dx, y: f("neg", dx[0]),
-    "max": _larger(False),
-    "min": _larger(True),
+    "max": _chosen(lambda f, a, b: f("lt", b, a)),
+    "min": _chosen(lambda f, a, b: f("lt", a, b)),
     "select": lambda f, x, dx, y: f("select", x[0], dx[1], dx[2]),
     "sqrt": _over(lambda f, x, y: f("add", y, y)),
     "abs": _of_one(lambda f, x, y: f("sign", x)),
@@ -168,43 +167,53 @@ class Tangents:
             return own(self, rule, equation, operands)
         if equation.name in _BY_OPERATIONS:
             results = rule(equation, operands)
-            if self._follow():
-                return results
+            self._follow()
+            return results
         return _by_jax(self, rule, equation, operands)
 
-    def _follow(self) -> bool:
-        """Emit the tangents of the values that were emitted since; False if an operation's derivative is not known."""
+    def _follow(self) -> None:
+        """Emit the tangents of the values that were emitted since."""
         self._make_room()
         new, self._seen = self.builder.starts[self._seen :], len(self.builder.starts)
-        ends = [*(first for first, _ in new[1:]), self.builder.count]
-        done = [
-            self._emit(self._follow_one, first, last)
-            for (first, order), last in zip(new, ends, strict=bool(new))
-            if self.builder.op[first] == COPY or (order < self._order and self.builder.op[first] >= 0)
-        ]
+        bounds = [*(first for first, _ in new), self.builder.count]
+        for (first, order), last in zip(new, bounds[1:], strict=True):
+            number = int(self.builder.op[first])
+            ids = np.arange(first, last, dtype=np.int32)
+            if number == COPY:
+                self._of[ids] = self._of[self.builder.args[ids, 0]]
+            elif number != INPUT and order < self._order:
+                self._emit(self._follow_one, NAMES[number], ids)
         self._seen = len(self.builder.starts)
         self._make_room()
-        return all(done)
 
-    def _follow_one(self, first: int, last: int) -> bool:
-        """The same for values of one opcode."""
-        ids, number = np.arange(first, last, dtype=np.int32), int(self.builder.op[first])
-        args = self.builder.args[first:last].T
+    def _follow_one(self, name: str, ids: ValueIds) -> None:
+        """The same for values of one operation."""
+        args = self.builder.args[ids].T
+        if name == GATHER:
+            emitted = [self._gathered(*self.builder.args[k, :2].tolist()) for k in ids]
+            self._make_room()
+            self._of[ids] = emitted
+            return
         args = args[args[:, 0] >= 0]
         tangents = self._of[args]
         moves = (tangents != ZERO).any(axis=0)
-        if number == COPY:
-            self._of[ids] = tangents[0]
-            return True
-        if not moves.any() or NAMES[number] in _STEPS:
-            return True
-        if NAMES[number] not in _TANGENTS:
-            return False
+        if not moves.any() or name in _STEPS:
+            return
         ids = ids[moves]
-        emitted = _TANGENTS[NAMES[number]](self.builder.apply, args[:, moves], tangents[:, moves], ids)
+        emitted = _TANGENTS[name](self.builder.apply, args[:, moves], tangents[:, moves], ids)
         self._make_room()
         self._of[ids] = emitted
-        return True
+
+    def _gathered(self, index: int, leaf: int) -> int:
+        """The tangent of an element of a table: that element of the table's tangents."""
+        table = next(table for table, other in self.builder.tables.items() if other == leaf)
+        elements = self.builder.arrays[table.input].reshape(-1)[table.first + table.stride * np.arange(table.length)]
+        self._make_room()
+        tangents = self._of[elements]
+        # Tables lie in inputs, whose tangents are inputs, too, or zero.
+        found = self.builder.gather(tangents, np.asarray(index)) if (tangents != ZERO).any() else ZERO
+        assert found is not None
+        return int(found)
 
     def _emit(self, emit: Callable[..., Emitted], *operands: Any) -> Emitted:
         before, self.builder.order = self.builder.order, self._order
@@ -232,9 +241,7 @@ def _solved(tangents: Tangents, rule: RuleOf, equation: Equation, operands: Arra
         return _by_jax(tangents, rule, equation, operands)
     x = tangents.fresh(x, [np.full_like(ids, ZERO) for ids in x])
     product = equation.interpret(equation.params["jaxprs"].matvec, [*given[:count], *x])
-    right = [
-        tangents.difference(tangents.of(ids), tangents.of(times)) for ids, times in zip(b, product, strict=True)
-    ]
+    right = [tangents.difference(tangents.of(ids), tangents.of(times)) for ids, times in zip(b, product, strict=True)]
     for ids, found in zip(x, tangents.without(rule, equation, [*given, *right]), strict=True):
         tangents.set(ids, found)
     return x

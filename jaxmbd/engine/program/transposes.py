@@ -78,7 +78,9 @@ def _is_linear(name: str, results: ValueIds, operands: ValueIds, linear: np.ndar
         return True
     if name not in _PULLBACKS or (name == "mul" and linear[operands].all(axis=0).any()):
         return False
-    return all(pullback is not None or not linear[ids].any() for pullback, ids in zip(_PULLBACKS[name], operands, strict=True))
+    return all(
+        pullback is not None or not linear[ids].any() for pullback, ids in zip(_PULLBACKS[name], operands, strict=True)
+    )
 
 
 class _Cotangents:
