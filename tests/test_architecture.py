@@ -79,7 +79,7 @@ DOORS = {
     "symbolic": ("program", "binding.ldlt_primitive"),  # another builder for the same rules
     "numerics": ("binding.ldlt_primitive", "binding.mesh", "program.symbolic_ldlt"),  # linear solves as primitives
     "equations": ("program.symbolic_ldlt",),  # the sparsity of S
-    "model": ("binding.lookups", "binding.tracing"),  # tables of time
+    "model": ("binding.lookups", "binding.trace_once"),  # tables of time
     "user_functions": ("calls.user_calls",),
     "state.result_codes": ("calls.cached_function", "binding.raising"),  # errors at run time
     "analyses.simulation.native_motion": ("machine.build_vm", "machine.gpu"),  # what of the engines is there

@@ -20,7 +20,7 @@ scheduled (`program/`), and the resulting program is called from JAX as one prim
 from jaxmbd.engine.binding.jax_binding import as_program as as_program
 from jaxmbd.engine.binding.jax_binding import is_program as is_program
 from jaxmbd.engine.binding.jax_binding import prefers_programs as prefers_programs
-from jaxmbd.engine.binding.tracing import known_by_numpy as known_by_numpy
-from jaxmbd.engine.binding.tracing import trace_once as trace_once
+from jaxmbd.engine.binding.trace_once import known_by_numpy as known_by_numpy
+from jaxmbd.engine.binding.trace_once import trace_once as trace_once
 from jaxmbd.engine.calls.cached_function import cached_on_disk as cached_on_disk
 from jaxmbd.engine.calls.cached_function import steady_call as steady_call

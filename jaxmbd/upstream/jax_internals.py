@@ -41,6 +41,7 @@ BatchedAxes: TypeAlias = Sequence[int | None]
 
 USED = {
     "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
+    "jax.extend.core.Primitive.get_bind_params": "single equations of a jaxpr are differentiated",
     "jax.extend.core.ClosedJaxpr": "bodies of loops are translated like whole functions",
     "jax.extend.core.Jaxpr": "what a function computes is compared by its jaxpr, and searched for lookups in tables",
     "jax.extend.core.Literal": "constants in a jaxpr are told from its variables",
@@ -196,6 +197,12 @@ def aval_of(variable: Var | Literal | Operand) -> ShapedArray:
 def types_of_operands(equation: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
     """The types of the operands of an equation, to trace something else for them."""
     return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in map(aval_of, equation.invars)]
+
+
+def bound(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """The results of one equation of a jaxpr for other operands."""
+    results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
+    return [*results] if equation.primitive.multiple_results else [results]
 
 
 def expansion(params: dict[str, Any], types: Sequence[jax.ShapeDtypeStruct | ShapedArray]) -> ClosedJaxpr:

@@ -20,14 +20,8 @@ from jax import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.mesh import BatchAxes, divided, in_mesh_of, placed_by_xla, varying_alike
-from jaxmbd.engine.binding.tracing import (
-    TracedFunction,
-    equations_in,
-    is_array,
-    is_for_known_values,
-    pruned,
-    traced,
-)
+from jaxmbd.engine.binding.trace_once import is_array, is_for_known_values
+from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, pruned, traced
 from jaxmbd.engine.machine.build_vm import TARGETS, call_program, vm
 from jaxmbd.engine.machine.straight_line_compiler import request_if_stored, watch
 from jaxmbd.engine.numpy_code.translation import CALL_RULES, Translator

@@ -1,13 +1,9 @@
-"""Traced functions of arrays, with the programs, the derivatives and the transposes that are derived from them.
+"""Traced functions of arrays, with the programs, the derivatives and the transposes that are derived from them."""
 
-`trace_once` is for functions inside of these: they are traced once for each structure and type of their arguments.
-"""
-
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from functools import cached_property, lru_cache, partial, wraps
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,31 +11,26 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmbd.arrays import constant, is_concrete, is_local
+from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding import ldlt_primitive
-from jaxmbd.engine.binding.mesh import outside_meshes, placed_by_xla
+from jaxmbd.engine.binding.mesh import outside_meshes
 from jaxmbd.engine.machine.build_vm import postorder
-from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, NumpyCode, StoppedError
-from jaxmbd.engine.numpy_code.code import run as run_code
-from jaxmbd.engine.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.engine.program import ssa_rules
 from jaxmbd.engine.program.copies import Original, original
 from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import Interpreter
 from jaxmbd.engine.program.schedule import Program, schedule
 from jaxmbd.engine.program.ssa_builder import ZERO, SSABuilder
-from jaxmbd.engine.store.sized_cache import INSTRUCTIONS_KEPT, sized_cache
+from jaxmbd.engine.program.tangents import Tangents
+from jaxmbd.engine.program.transposes import transposed
 from jaxmbd.errors import MechanismError
 from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
     Literal,
     ShapedArray,
-    TreeDef,
     freed_when_unused,
-    is_x64,
     jaxpr_as_fun,
-    watches_values,
 )
 
 Result = TypeVar("Result")
@@ -49,27 +40,39 @@ Dependencies: TypeAlias = tuple[frozenset[int], ...]  # for each result the argu
 
 @freed_when_unused
 class TracedFunction:
-    """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
+    """A traced function of arrays; it may be linear in its last `linear` arguments.
 
-    `used`: the indices of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`:
-    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns
-    the primal results together with the tangents, which computes common values once; reverse mode needs two separate
-    functions. `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
+    `source`: its jaxpr, or of what it is the derivative or transpose; then a jaxpr is traced where it is needed.
+    `used`: the indices of its arguments among those of the source, which does not depend on the others. `dependencies`:
+    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns the primal results
+    together with the tangents, which computes common values once; reverse mode needs two separate functions.
+    `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
     """
 
     def __init__(
-        self, jaxpr: ClosedJaxpr, used: Sequence[int], linear: int = 0, dependencies: Dependencies | None = None,
-        returns_primal: bool = False,
+        self, source: "ClosedJaxpr | Derivation | Transposition", used: Sequence[int], linear: int = 0,
+        dependencies: Dependencies | None = None, returns_primal: bool = False,
     ) -> None:  # fmt: skip
-        self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
-        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
-        in_avals: list[Any] = jaxpr.in_avals  # a property that builds a new list at each access
-        self.types: tuple[ShapedArray, ...] = tuple(in_avals[k] for k in used)
-        out_avals: list[Any] = jaxpr.out_avals
+        self.source, self.used, self.linear, self.returns_primal = source, tuple(used), linear, returns_primal
+        self._in_avals: list[Any] = source.in_avals  # a property of a jaxpr, which builds a new list at each access
+        out_avals: list[Any] = source.out_avals
+        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(out_avals)
+        self.types: tuple[ShapedArray, ...] = tuple(self._in_avals[k] for k in used)
         self.results: tuple[ShapedArray, ...] = tuple(out_avals)
         self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
         self._derivatives: dict[tuple[tuple[int, ...], bool], TracedFunction] = {}
         self._transposes: dict[tuple[int, ...], TracedFunction] = {}
+
+    @cached_property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The jaxpr, for what is not a program: JAX traces derivatives, which takes much longer than lowering them."""
+        return self.source.traced() if isinstance(self.source, Derivation | Transposition) else self.source
+
+    @property
+    def traced_jaxpr(self) -> ClosedJaxpr:
+        """The jaxpr that is in memory for this function; of a derivative that of the function itself."""
+        is_derived = isinstance(self.source, Derivation | Transposition) and "jaxpr" not in self.__dict__
+        return self.source.function.traced_jaxpr if is_derived else self.jaxpr
 
     def __call__(self, *arrays: ArrayLike) -> Sequence[Array]:
         """Evaluate the function by JAX."""
@@ -78,9 +81,7 @@ class TracedFunction:
     def _all(self, arguments: Sequence[Value], fill: Callable[[ShapedArray], Value]) -> list[Value]:
         """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
         used = dict(zip(self.used, arguments, strict=True))
-        # Asked for once: asked at each argument, JAX lists all of them each time, which was quadratic in their number.
-        in_avals: list[Any] = self.jaxpr.in_avals
-        return [used[k] if k in used else fill(x) for k, x in enumerate(in_avals)]
+        return [used[k] if k in used else fill(x) for k, x in enumerate(self._in_avals)]
 
     def placed(self, value_ids: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
@@ -126,18 +127,24 @@ class TracedFunction:
         types = (*self.types, *self.results)
         if len({x.dtype for x in types}) != 1 or not jnp.issubdtype(types[0].dtype, np.floating):
             return None
+        # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
+        # operations would become part of that.
+        with jax.ensure_compile_time_eval():
+            derived = self.source.lowered() if isinstance(self.source, Derivation | Transposition) else None
+            if derived is None:
+                return self._lowered_jaxpr()
+        derived[0].reorder(self.used)
+        return derived
+
+    def _lowered_jaxpr(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
             return None
         builder = SSABuilder()
         inputs = [builder.inputs(x.shape) for x in self.types]
         try:
-            # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
-            # operations would become part of that.
-            with jax.ensure_compile_time_eval():
-                outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
+            return builder, Interpreter(builder, _TITLE, _RULES).run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return builder, outputs
 
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The forward derivative (JVP) with respect to the arguments `moving`.
@@ -158,25 +165,12 @@ class TracedFunction:
 
     def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
         if (moving, with_primal) not in self._derivatives:
-            count = len(self.types)
-
-            def jvp(*arrays: Array) -> Sequence[Array]:
-                primals, tangents = arrays[:count], arrays[count:]
-
-                def of_moving(*values: Array) -> tuple[Array, ...]:
-                    full = list(primals)
-                    for k, x in zip(moving, values, strict=True):
-                        full[k] = x
-                    return tuple(self(*full))
-
-                results, changes = jax.jvp(of_moving, tuple(primals[k] for k in moving), tuple(tangents))
-                return (*results, *changes) if with_primal else changes
-
-            types = (*self.types, *(self.types[k] for k in moving))
-            tangent_of = {k: count + i for i, k in enumerate(moving)}
+            derivation = Derivation(self, moving, with_primal)
+            tangent_of = {k: len(self.types) + i for i, k in enumerate(moving)}
             dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
-            derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            used = range(len(derivation.in_avals))
+            derivative = TracedFunction(derivation, used, len(moving), dependencies, self.returns_primal)
             # The same object each time: JAX compares parameters of equations, and would compile for another one anew.
             self._derivatives[moving, with_primal] = derivative
         return self._derivatives[moving, with_primal]
@@ -188,23 +182,126 @@ class TracedFunction:
         `wanted`.
         """
         if wanted not in self._transposes:
-            others = [k for k in range(len(self.types)) if k not in wanted]
-
-            def pullback(*arrays: Array) -> tuple[Array, ...]:
-                residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
-
-                def linear(*some: Array) -> tuple[Array, ...]:
-                    full: list[Any] = [None] * len(self.types)
-                    for positions, values in ((others, residuals), (wanted, some)):
-                        for k, x in zip(positions, values, strict=True):
-                            full[k] = x
-                    return tuple(self(*full))
-
-                return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
-
-            types = (*(self.types[k] for k in others), *self.results)
-            self._transposes[wanted] = traced(pullback, types, len(self.results))
+            transposition = Transposition(self, wanted)
+            count = len(transposition.in_avals)
+            self._transposes[wanted] = TracedFunction(transposition, range(count), len(self.results))
         return self._transposes[wanted]
+
+
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """A function and those of its arguments with respect to which it is differentiated (`TracedFunction.derivative`).
+
+    `with_primal`: True if its results precede their tangents.
+    """
+
+    function: TracedFunction
+    moving: tuple[int, ...]
+    with_primal: bool
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        """The types of its arguments."""
+        return [*self.function.types, *(self.function.types[k] for k in self.moving)]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of its results."""
+        return [*self.function.results] * (1 + self.with_primal)
+
+    @property
+    def _chain(self) -> "list[Derivation]":
+        """This derivative, after those of which it is the derivative."""
+        inner = self.function.source
+        return [*(inner._chain if isinstance(inner, Derivation) else ()), self]
+
+    def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
+        """Its operations; None where a program cannot express it, or JAX must trace it."""
+        chain = self._chain
+        function = chain[0].function
+        if not is_concrete(function.jaxpr.consts):
+            return None
+        builder = SSABuilder()
+        inputs, around, every = [builder.inputs(x.shape) for x in function.types], None, []
+        for order, each in enumerate(chain, start=1):
+            every.append(Tangents(builder, {"jaxmbd_program": _inline_tangents}, order))
+            tangents = [builder.inputs(each.function.types[k].shape) for k in each.moving]
+            for k, ids in zip(each.moving, tangents, strict=True):
+                every[-1].set(inputs[k], ids)
+            inputs = [*inputs, *tangents]
+        for each in reversed(every):
+            around = each.apply if around is None else partial(_around, each.apply, around)
+        given = function.placed(inputs[: len(function.types)])
+        try:
+            results = Interpreter(builder, _TITLE, _RULES, around).run(function.jaxpr, given)
+        except (MechanismError, TypeError, NotImplementedError):  # of JAX, where there is no derivative
+            return None
+        for tangents, each in zip(every, chain, strict=True):
+            results = [*(results if each.with_primal else ()), *map(tangents.of, results)]
+        return builder, results
+
+    def traced(self) -> ClosedJaxpr:
+        """Its jaxpr."""
+        function, count = self.function, len(self.function.types)
+
+        def jvp(*arrays: Array) -> Sequence[Array]:
+            primals, tangents = arrays[:count], arrays[count:]
+
+            def of_moving(*values: Array) -> tuple[Array, ...]:
+                full = list(primals)
+                for k, x in zip(self.moving, values, strict=True):
+                    full[k] = x
+                return tuple(function(*full))
+
+            results, changes = jax.jvp(of_moving, tuple(primals[k] for k in self.moving), tuple(tangents))
+            return (*results, *changes) if self.with_primal else changes
+
+        return traced(jvp, self.in_avals).jaxpr
+
+
+@dataclass(frozen=True, eq=False)
+class Transposition:
+    """A function and those of its arguments with respect to which it is transposed (`TracedFunction.transpose`)."""
+
+    function: TracedFunction
+    wanted: tuple[int, ...]
+
+    @property
+    def _others(self) -> list[int]:
+        return [k for k in range(len(self.function.types)) if k not in self.wanted]
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        """The types of its arguments."""
+        return [*(self.function.types[k] for k in self._others), *self.function.results]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of its results."""
+        return [self.function.types[k] for k in self.wanted]
+
+    def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
+        """Its operations, from those of the function; None where JAX must trace it."""
+        original = self.function.original
+        return None if original is None else transposed(original, self.wanted)
+
+    def traced(self) -> ClosedJaxpr:
+        """Its jaxpr."""
+        function, others = self.function, self._others
+
+        def pullback(*arrays: Array) -> tuple[Array, ...]:
+            residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
+
+            def linear(*some: Array) -> tuple[Array, ...]:
+                full: list[Any] = [None] * len(function.types)
+                for positions, values in ((others, residuals), (self.wanted, some)):
+                    for k, x in zip(positions, values, strict=True):
+                        full[k] = x
+                return tuple(function(*full))
+
+            return jax.linear_transpose(linear, *self.out_avals)(tuple(cotangents))
+
+        return traced(pullback, self.in_avals).jaxpr
 
 
 def traced(
@@ -252,7 +349,9 @@ def equations_in(*jaxprs: ClosedJaxpr | Jaxpr) -> int:
         for equation in jaxpr.eqns:
             for value in equation.params.values():
                 inner = value if isinstance(value, tuple) else (value,)
-                left += [x.jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)]
+                left += [
+                    x.traced_jaxpr if isinstance(x, TracedFunction) else x for x in inner if isinstance(x, _CALLED)
+                ]
     return total
 
 
@@ -266,129 +365,21 @@ def _inline(equation: Equation, *value_ids: np.ndarray) -> list[np.ndarray]:
     return equation.interpret(function.jaxpr, function.placed(value_ids))
 
 
+def _around(first: Callable[..., Any], second: Callable[..., Any], rule: Callable[..., Any], *of: Any) -> Any:
+    """Apply a rule within `second`, and that within `first`."""
+    return first(partial(second, rule), *of)
+
+
+def _inline_tangents(
+    tangents: Tangents, rule: Callable[..., list[np.ndarray]], equation: Equation, operands: list[np.ndarray]
+) -> list[np.ndarray]:
+    """The same with tangents: the program that computes both is inlined."""
+    function, moving = equation.params["function"], tuple(k for k, x in enumerate(operands) if tangents.move([x]))
+    both = replace(equation, others={**equation.params, "function": function._derivative(moving, True)})
+    given = [*operands, *(tangents.of(operands[k]) for k in moving)]
+    results = tangents.without(rule, both, given)
+    return tangents.fresh(results[: len(function.results)], results[len(function.results) :])
+
+
+_TITLE = "The right-hand side"
 _RULES = {**ssa_rules.RULES, **ldlt_primitive.RULES, "jaxmbd_program": _inline}
-
-
-# --- functions inside of traced ones ----------------------------------------------------------------------
-
-
-def is_array(leaf: object) -> TypeGuard[Array]:
-    """True if a leaf of an argument is an array, whose numbers may differ from call to call."""
-    return isinstance(leaf, jax.Array | np.ndarray)
-
-
-_for_known_values: ContextVar[bool] = ContextVar("for_known_values", default=False)
-
-
-@contextmanager
-def for_known_values() -> Iterator[None]:
-    """While a function is traced for one instance with known values, which NumPy then runs."""
-    token = _for_known_values.set(True)
-    try:
-        yield
-    finally:
-        _for_known_values.reset(token)
-
-
-def is_for_known_values() -> bool:
-    """True inside of `for_known_values`."""
-    return _for_known_values.get()
-
-
-def trace_once(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a function of pytrees so that it is traced once for each structure and type of its arguments.
-
-    Under differentiation and `vmap`, JAX then transforms the cached jaxpr instead of running the function's Python code
-    again for each transformation, which would dominate the time of an analysis's first call. Leaves that are not
-    arrays, functions among them, are static: they are part of the cache key; one without a hash is compared
-    by identity. Arrays on another device than the default one are computed there, by XLA.
-
-        >>> print(mbd.extend.trace_once(lambda x: 2 * x)(jnp.asarray(1.5)))
-        3.0
-    """
-
-    @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-    def run(tree: TreeDef, others: tuple[Hashable, ...], _: bool, arrays: list[Array]) -> Result:
-        remaining = iter(arrays)
-        leaves = [next(remaining) if leaf is _ARRAY else of_static(leaf) for leaf in others]
-        return function(*jax.tree.unflatten(tree, leaves))
-
-    @wraps(function)
-    def call(*arguments: object) -> Result:
-        leaves, tree = jax.tree.flatten(arguments)
-        others = tuple(_ARRAY if is_array(leaf) else as_static(leaf) for leaf in leaves)
-        arrays = [leaf for leaf in leaves if is_array(leaf)]
-        if all(map(is_local, arrays)) and not watches_values():
-            code, results = _known(run, tree, others, tuple(map(jax.typeof, arrays)), is_x64())
-            if code is not None:
-                with suppress(StoppedError):  # by a user's check, whose error XLA raises
-                    return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
-        # The third argument is part of JAX's key: for known values small matrices are no programs (`prefers_programs`).
-        return placed_by_xla(partial(run, tree, others, is_for_known_values()))(arrays)
-
-    return call
-
-
-@sized_cache(INSTRUCTIONS_KEPT, lambda found: 1 if found[0] is None else found[0].size)
-def _known(
-    run: Callable[..., object], tree: TreeDef, others: tuple[Hashable, ...], types: tuple[ShapedArray, ...], _: bool
-) -> tuple[NumpyCode | None, TreeDef | None]:
-    """The NumPy code of a function for values that are known, which compiles nothing, and the structure of the
-    results."""
-    # The last argument, the precision, is only part of the key: numbers without a type of their own take it.
-    with for_known_values():
-        jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
-    try:
-        return numpy_code(jaxpr), jax.tree.structure(results)
-    except UnsupportedError:
-        return None, None
-
-
-def known_by_numpy(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a function of pytrees so that NumPy computes it where all arguments are known, and nothing is compiled.
-
-    Called by hand, each of its operations would be compiled on its own. Traced, it is the function itself.
-    """
-    plain = lambda arguments, named: function(*arguments, **named)  # noqa: E731
-    once = trace_once(plain)
-
-    @wraps(function)
-    def call(*arguments: object, **named: object) -> Result:
-        # Numbers become arrays, of the type of the others: each value of a number would be traced anew.
-        types = [x.dtype for x in (*arguments, *named.values()) if is_array(x)]
-        dtype = jnp.result_type(float, *(x for x in types if jnp.issubdtype(x, jnp.floating)))
-        as_array = lambda x: constant(np.asarray(x, dtype)) if isinstance(x, float | int | np.generic) else x  # noqa: E731
-        arguments, named = tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()}
-        return (once if is_concrete(arguments, named) else plain)(arguments, named)
-
-    return call
-
-
-class _ByIdentity:
-    """A static leaf without a hash, such as a user's object with `__eq__` alone that can be called."""
-
-    def __init__(self, leaf: object) -> None:
-        self.leaf = leaf
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.leaf is self.leaf
-
-    def __hash__(self) -> int:
-        return id(self.leaf)
-
-
-def as_static(leaf: object) -> Hashable:
-    """A leaf as part of a key."""
-    try:
-        hash(leaf)
-    except TypeError:
-        return _ByIdentity(leaf)
-    return leaf
-
-
-def of_static(leaf: object) -> Any:
-    """The leaf of which `as_static` has made a part of a key."""
-    return leaf.leaf if isinstance(leaf, _ByIdentity) else leaf
-
-
-_ARRAY = object()  # the placeholder of an array among the static leaves

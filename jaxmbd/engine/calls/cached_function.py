@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmbd.arrays import frozen, is_concrete, is_local
 from jaxmbd.engine.binding.mesh import is_in_shard_map, placed_by_xla, varying_alike
-from jaxmbd.engine.binding.tracing import as_static
+from jaxmbd.engine.binding.trace_once import as_static
 from jaxmbd.engine.calls.array_types import types_of
 from jaxmbd.engine.calls.call_primitive import call_p
 from jaxmbd.engine.calls.calls import FlatCall, traced

@@ -16,7 +16,8 @@ from jax import Array
 
 from jaxmbd.engine.binding.jax_binding import registering
 from jaxmbd.engine.binding.mesh import outside_meshes
-from jaxmbd.engine.binding.tracing import equations_in, for_known_values, of_static
+from jaxmbd.engine.binding.trace_once import for_known_values, of_static
+from jaxmbd.engine.binding.tracing import equations_in
 from jaxmbd.engine.calls.array_types import Type, as_data, has_tangent, struct_of, type_of
 from jaxmbd.engine.calls.structure import ARRAY
 from jaxmbd.engine.calls.user_calls import (

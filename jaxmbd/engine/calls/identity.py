@@ -108,7 +108,7 @@ class _Digest:
         elif isinstance(value, ShapedArray | jax.ShapeDtypeStruct):
             self._type(value)
         elif isinstance(value, TracedFunction):
-            self._all("traced", [value.jaxpr, value.used, value.linear, value.returns_primal])
+            self._all("traced", [value.source, value.used, value.linear, value.returns_primal])
         else:
             self._object(value)
 

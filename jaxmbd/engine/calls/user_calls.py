@@ -16,7 +16,7 @@ import jax
 from jax import Array
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.engine.binding.tracing import as_static, is_array, of_static
+from jaxmbd.engine.binding.trace_once import as_static, is_array, of_static
 from jaxmbd.engine.calls.array_types import Type, as_data, from_data, struct_of, types_of
 from jaxmbd.engine.calls.identity import UnidentifiedError, identity_of
 from jaxmbd.engine.calls.structure import ARRAY, decoded, encoded

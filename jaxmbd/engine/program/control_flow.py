@@ -72,7 +72,14 @@ def _while(equation: Equation, *operands: np.ndarray) -> Arrays:
     raise equation.unsupported(f" with more than {choice.LAPS} laps")
 
 
-def _linear_solve(equation: Equation, *operands: np.ndarray) -> Arrays:
+def note_transpose(equation: Equation) -> None:
+    """Note a solve with the identity: so JAX gives a function a transpose of its own, which its operations do not have
+    (`invalidated`). That of any other solve is the transpose of its operations."""
+    if not equation.params["jaxprs"].matvec.eqns:
+        equation.builder.is_transposable = False
+
+
+def linear_solve(equation: Equation, *operands: np.ndarray) -> Arrays:
     """`custom_linear_solve`: the jaxpr of the solve alone; those for its derivatives are not needed."""
     solve, constants, first = linear_solve_operands(equation.params)
     return equation.interpret(solve, list(operands[constants] + operands[first:]))
@@ -84,5 +91,5 @@ RULES: dict[str, Rule] = {
     "cond": _cond,
     "scan": _scan,
     "while": _while,
-    "custom_linear_solve": _linear_solve,
+    "custom_linear_solve": linear_solve,
 }

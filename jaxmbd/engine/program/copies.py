@@ -15,7 +15,8 @@ class Original:
     """The operations of a program, in rows of one kind that depend on earlier rows alone.
 
     `size`: the number of values; `inputs`, `outputs`: their ids for each input and result; `constants`: their ids and
-    numbers; `rows`: the name of an operation, the ids of its results, and those of its operands.
+    numbers; `rows`: the name of an operation, the ids of its results, and those of its operands; `is_transposable`:
+    False if a solve in it has a transpose of its own.
     """
 
     size: int
@@ -23,6 +24,7 @@ class Original:
     constants: tuple[ValueIds, np.ndarray]
     rows: list[tuple[str, ValueIds, ValueIds]]
     outputs: list[ValueIds]
+    is_transposable: bool
 
     def copied(self, builder: SSABuilder, inputs: Sequence[ValueIds]) -> list[ValueIds]:
         """Emit the operations for other inputs, and return the results; what the inputs make constant is folded."""
@@ -31,6 +33,7 @@ class Original:
             copies[ids] = given
         ids, numbers = self.constants
         copies[ids] = builder.constants(numbers)
+        builder.is_transposable &= self.is_transposable
         for name, results, operands in self.rows:
             copies[results] = builder.apply(name, *copies[operands])
         return [copies[ids] for ids in self.outputs]
@@ -51,4 +54,6 @@ def original(builder: SSABuilder, outputs: Sequence[ValueIds]) -> Original | Non
     for ids in np.split(order, starts[1:]) if len(order) else []:
         operands = args[ids].T
         rows.append((NAMES[op[ids[0]]], ids, operands[operands[:, 0] >= 0]))
-    return Original(builder.count, builder.arrays, (constants, builder.value[constants]), rows, outputs)
+    return Original(
+        builder.count, builder.arrays, (constants, builder.value[constants]), rows, outputs, builder.is_transposable
+    )

@@ -56,12 +56,14 @@ class AbstractBuilder(abc.ABC):
 
 @dataclass(frozen=True)
 class Equation:
-    """One equation of a jaxpr. `interpret` interprets an inner jaxpr; `title` names the traced function in messages."""
+    """One equation of a jaxpr. `interpret` interprets an inner jaxpr; `title` names the traced function in messages;
+    `others`: parameters in the place of its own."""
 
     builder: Any
     source: JaxprEqn
     interpret: Callable[[ClosedJaxpr | Jaxpr, Arrays], Arrays]
     title: str
+    others: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class Equation:
 
     @property
     def params(self) -> dict[str, Any]:
-        return self.source.params
+        return self.source.params if self.others is None else self.others
 
     @property
     def dtype(self) -> np.dtype:

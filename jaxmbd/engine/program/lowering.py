@@ -1,6 +1,6 @@
 """From a jaxpr to scalar operations: the table of rules, and what applies them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,11 +15,15 @@ RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES
 class Interpreter:
     """An interpreter of jaxprs, inner ones included, on arrays of scalars.
 
-    `own_rules`: rules for primitives that only this builder knows, or treats otherwise.
+    `own_rules`: rules for primitives that only this builder knows, or treats otherwise. `around(rule, equation,
+    operands)`: what applies the rule of each equation; default: the rule.
     """
 
-    def __init__(self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule]) -> None:
-        self.builder, self.title, self.rules = builder, title, RULES | dict(own_rules)
+    def __init__(
+        self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule],
+        around: Callable[..., Arrays] | None = None,
+    ) -> None:  # fmt: skip
+        self.builder, self.title, self.rules, self._around = builder, title, RULES | dict(own_rules), around
 
     def run(self, jaxpr: ClosedJaxpr | Jaxpr, inputs: Arrays) -> Arrays:
         """The results of a jaxpr."""
@@ -30,7 +34,8 @@ class Interpreter:
         values |= {var: self.builder.constants(const) for var, const in zip(opened.constvars, consts, strict=True)}
         for equation in opened.eqns:
             operands = [self._read(values, var) for var in equation.invars]
-            results = self._apply(Equation(self.builder, equation, self.run, self.title), operands)
+            at = Equation(self.builder, equation, self.run, self.title)
+            results = self._apply(at, operands) if self._around is None else self._around(self._apply, at, operands)
             values |= zip(equation.outvars, results, strict=True)
         return [self._read(values, var) for var in opened.outvars]
 

@@ -72,6 +72,7 @@ UNIFORM = {"mul": "umul", "fma": "ufma", "fms": "ufms", "fnma": "ufnma"}  # the 
 NUMBER = {name: number for number, name in enumerate((*EVALUATE, GATHER, *UNIFORM.values()))}
 NAMES = tuple(NUMBER)
 INPUT = -1  # the opcode of leaves: inputs, constants and tables
+COPY = -2  # that of a value that is another one, until programs are scheduled
 ARITY = dict.fromkeys(NAMES, 1)  # the number of operands
 ARITY |= dict.fromkeys(("add", "sub", "mul", "umul", "div", "max", "min", "atan2", "pow", "rem"), 2)
 ARITY |= dict.fromkeys(("eq", "ne", "lt", "le", "and", "or"), 2)

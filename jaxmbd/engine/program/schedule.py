@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from jaxmbd.engine import choice
-from jaxmbd.engine.program.opcodes import GATHER, INPUT, NUMBER, UNIFORM
+from jaxmbd.engine.program.opcodes import COPY, GATHER, INPUT, NUMBER, UNIFORM
 from jaxmbd.engine.program.ssa_builder import SSABuilder, ValueIds
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
@@ -244,7 +244,7 @@ def _ranges(values: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> np.ndarr
 def without_repetitions(
     builder: SSABuilder, outputs: Sequence[ValueIds]
 ) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
-    """Common subexpression elimination, level by level: equal values are replaced by the first of them."""
+    """Common subexpression elimination, level by level: equal values, copies among them, are replaced by the first."""
     op, args = builder.op.copy(), builder.args.copy()
     level = asap_levels(op, args)
     same = np.arange(len(op) + 1, dtype=np.int32)
@@ -267,6 +267,8 @@ def without_repetitions(
         keys = keys[:, by_key]
         is_new = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
         same[ids[by_key]] = ids[by_key[is_new]][np.cumsum(is_new) - 1]
+        copies = op[ids] == COPY
+        same[ids[copies]] = operands[copies, 0]
     return op, args, [np.asarray(same[ids]) for ids in outputs]
 
 

@@ -6,14 +6,14 @@ emitted for whole arrays at once, millions of values in a few seconds. Zeros and
 structural zeros of matrices cost nothing: `0 x = 0` even where `x` could be infinite, as in `graph/`.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from jaxmbd.engine.program.equation import AbstractBuilder
-from jaxmbd.engine.program.opcodes import EVALUATE, GATHER, INPUT, NUMBER
+from jaxmbd.engine.program.opcodes import COPY, EVALUATE, GATHER, INPUT, NUMBER
 
 ValueIds = np.ndarray  # an integer array of value ids
 
@@ -40,12 +40,17 @@ class SSABuilder(AbstractBuilder):
 
     def __init__(self) -> None:
         self.count = 0
+        # The first of the values that were emitted together, of one opcode, none an operand of another; and by whom:
+        # 0 for a function itself, 1 for its derivative, 2 for the derivative of that (`Tangents`).
+        self.starts: list[tuple[int, int]] = []
+        self.order = 0
         self._op = np.empty(1024, np.int16)
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; NaN for the rest
         self._is_constant: np.ndarray = np.zeros(1024, bool)
         self._constants: dict[float, int] = {}  # the ids of the constants so far
         self.cache: dict[Hashable, Any] = {}  # results that lowering rules share between equations
+        self.is_transposable = True  # False once something is emitted whose transpose is another than its operations'
         self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
         self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand
@@ -78,6 +83,12 @@ class SSABuilder(AbstractBuilder):
         """New values for an array that is an input at run time."""
         self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
         return self.arrays[-1]
+
+    def reorder(self, inputs: Sequence[int]) -> None:
+        """Put the inputs into another order; tables of constants stay behind them."""
+        places = [*inputs, *range(len(inputs), len(self.arrays))]
+        self.arrays = [self.arrays[k] for k in places]
+        self.tables = {x._replace(input=places.index(x.input)): leaf for x, leaf in self.tables.items()}
 
     def _leaves(self, count: int) -> ValueIds:
         return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
@@ -218,6 +229,8 @@ class SSABuilder(AbstractBuilder):
 
     def _append(self, op: int, args: ValueIds) -> ValueIds:
         first, self.count = self.count, self.count + len(args)
+        if len(args):
+            self.starts.append((first, self.order))
         while self.count > len(self._op):
             self._op, self._args, self._value, self._is_constant = (
                 np.concatenate([x, np.zeros_like(x)]) for x in (self._op, self._args, self._value, self._is_constant)
@@ -226,6 +239,14 @@ class SSABuilder(AbstractBuilder):
         self._op[here], self._args[here] = op, args
         self._value[here], self._is_constant[here] = np.nan, False
         return np.arange(first, self.count, dtype=np.int32)
+
+    def copies(self, ids: ValueIds) -> ValueIds:
+        """Values of their own that are equal to others, and of which nothing else is known; constants stay."""
+        result, varies = ids.copy(), ~self._is_constant[ids]
+        args = np.full((int(varies.sum()), _ARITY), -1, np.int32)
+        args[:, 0] = ids[varies]
+        result[varies] = self._append(COPY, args)
+        return result
 
     # --- tables -----------------------------------------------------------------------------------------
 

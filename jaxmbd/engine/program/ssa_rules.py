@@ -8,8 +8,9 @@ import numpy as np
 
 from jaxmbd.engine import choice
 from jaxmbd.engine.program.arithmetic import truncate
+from jaxmbd.engine.program.control_flow import linear_solve, note_transpose
 from jaxmbd.engine.program.equation import Arrays, Equation, Rule
-from jaxmbd.engine.program.opcodes import GATHER, INPUT, NAMES, NUMBER
+from jaxmbd.engine.program.opcodes import COPY, GATHER, INPUT, NAMES, NUMBER
 from jaxmbd.engine.program.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 from jaxmbd.engine.program.windows import Windows, combine, read_known, window_rules, write_known
 
@@ -32,6 +33,11 @@ def _convert(equation: Equation, x: ValueIds) -> ValueIds | Arrays:
     if not np.issubdtype(before, np.floating) or before == after:
         return x
     return truncate(equation.builder, x) if np.issubdtype(after, np.integer) else equation.evaluate(x)
+
+
+def _linear_solve(equation: Equation, *operands: ValueIds) -> Arrays:
+    note_transpose(equation)
+    return linear_solve(equation, *operands)
 
 
 def _read(equation: Equation, x: ValueIds, windows: Windows, fill: object) -> ValueIds:
@@ -66,7 +72,12 @@ def _write(equation: Equation, x: ValueIds, windows: Windows, new: ValueIds, dro
     return result.reshape(x.shape)
 
 
-RULES: dict[str, Rule] = {**window_rules(_read, _write), "mul": _mul, "convert_element_type": _convert}
+RULES: dict[str, Rule] = {
+    **window_rules(_read, _write),
+    "mul": _mul,
+    "convert_element_type": _convert,
+    "custom_linear_solve": _linear_solve,
+}
 
 
 def _window_positions(builder: SSABuilder, windows: Windows) -> tuple[np.ndarray, ValueIds, ValueIds, np.ndarray]:
@@ -113,7 +124,7 @@ def _lookup(equation: Equation, choices: ValueIds, index: ValueIds) -> ValueIds:
     if gathered is not None:
         return gathered
     op, operands = builder.op[choices], builder.args[choices]
-    if op[0] not in (INPUT, NUMBER[GATHER]) and (op == op[0]).all():
+    if op[0] not in (INPUT, COPY, NUMBER[GATHER]) and (op == op[0]).all():
         return builder.apply(
             NAMES[op[0]], *(_lookup(equation, column, index) for column in operands.T if column[0] >= 0)
         )

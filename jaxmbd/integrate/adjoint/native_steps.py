@@ -17,7 +17,8 @@ from jaxtyping import Array, PyTree
 from jaxmbd.arrays import frozen
 from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import Types as ShapesAndTypes
-from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, is_array, pruned, traced
+from jaxmbd.engine.binding.trace_once import is_array
+from jaxmbd.engine.binding.tracing import TracedFunction, equations_in, pruned, traced
 from jaxmbd.engine.machine.build_vm import vm
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import PROGRAMS, PULL, SLOPE, TANGENT, Buffer, Part, Role

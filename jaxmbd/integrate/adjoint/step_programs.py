@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from jaxmbd.engine.binding.jax_binding import register
-from jaxmbd.engine.binding.tracing import TracedFunction, traced
+from jaxmbd.engine.binding.tracing import Derivation, TracedFunction, traced
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, Part, Role
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
@@ -60,8 +60,10 @@ def with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int
     rate has fewer components than there are directions, its Jacobian is found row by row, by reverse mode.
     """
     count, known = len(rate.types), sum(k < parameters for k in moving)
-    several = () if directions == 1 else (directions,)
-    of_moving = [jax.ShapeDtypeStruct((*several, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
+    if directions == 1:
+        used = [*range(parameters), *range(count, count + known), *range(parameters, count)]
+        return TracedFunction(Derivation(rate, moving, True), [*used, *range(count + known, count + len(moving))])
+    of_moving = [jax.ShapeDtypeStruct((directions, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
 
     def call(*arrays: Array) -> Sequence[ArrayLike]:
         ends = parameters, parameters + known, count + known
@@ -73,8 +75,6 @@ def with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int
             return found
 
         given = [primals[k] for k in moving]
-        if directions == 1:
-            return jax.jvp(value, given, tangents)
         # For ten directions of a four-bar in joint coordinates the rows of the Jacobian take 3,200 operations, the
         # tangents 5,700, and a program for each direction 8,800 (`docs/architecture.md`).
         if rate.results[0].size > directions:

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.lookups import looked_up_at_first
-from jaxmbd.engine.binding.tracing import is_array
+from jaxmbd.engine.binding.trace_once import is_array
 from jaxmbd.model.body.body import AbstractMovingMarker
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce

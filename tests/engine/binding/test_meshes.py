@@ -6,7 +6,7 @@ from tests.devices import on_devices
 
 PROGRAMS = """
 from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.binding.trace_once import trace_once
 
 X, Y, Z = jnp.arange(24.0).reshape(8, 3), jnp.asarray(3.0), jnp.asarray([0.5, 1.5, 2.5, 3.5, 4.5])
 law = lambda x, y: jnp.sin(x) * y + x[::-1]

@@ -183,7 +183,7 @@ import json, jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxmbd.engine.binding.jax_binding import as_program as compiled
-from jaxmbd.engine.binding.tracing import trace_once as traced_once
+from jaxmbd.engine.binding.trace_once import trace_once as traced_once
 
 inner = traced_once(lambda x, y: jnp.sin(x) * y)
 product = lambda x, y: inner(x, y) + x

@@ -11,14 +11,14 @@ import numpy as np
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.binding.trace_once import trace_once
 from jaxmbd.equations.equations import Equations
 
 DEVICES = """
 import jax
 jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.binding.trace_once import trace_once
 first, second = jax.devices()
 double = trace_once(lambda x: {"twice": 2 * x})
 for device in (first, second, first):

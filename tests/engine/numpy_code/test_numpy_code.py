@@ -17,7 +17,7 @@ import jaxmbd as mbd
 from jaxmbd.arrays import is_concrete
 from jaxmbd.engine import choice
 from jaxmbd.engine.binding.jax_binding import as_program
-from jaxmbd.engine.binding.tracing import trace_once
+from jaxmbd.engine.binding.trace_once import trace_once
 from jaxmbd.engine.calls import first_calls
 from jaxmbd.engine.calls.cached_function import cached_on_disk
 from jaxmbd.engine.numpy_code.code import UNLIMITED, Budget, StoppedError, code_from, plain, run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxmbd.engine.binding.tracing import known_by_numpy, trace_once
+from jaxmbd.engine.binding.trace_once import known_by_numpy, trace_once
 
 
 class Counted:
