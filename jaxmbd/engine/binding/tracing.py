@@ -43,10 +43,11 @@ class TracedFunction:
     """A traced function of arrays; it may be linear in its last `linear` arguments.
 
     `source`: its jaxpr, or of what it is the derivative or transpose; then a jaxpr is traced where it is needed.
-    `used`: the indices of its arguments among those of the source, which does not depend on the others. `dependencies`:
-    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns the primal results
-    together with the tangents, which computes common values once; reverse mode needs two separate functions.
-    `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
+    `used`: the indices of its arguments among those of the source, which does not depend on the others.
+    `dependencies`: for each result the arguments on which it may depend; default: all. `returns_primal`: True if its
+    derivative returns the primal results together with the tangents, which computes common values once; reverse mode
+    needs two separate functions. `derived`: for such a combined derivative, the primal function and the arguments of
+    differentiation.
     """
 
     def __init__(

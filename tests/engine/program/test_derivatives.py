@@ -1,4 +1,4 @@
-"""Derivatives of programs are what JAX derives, which traces them: of each operation, of both orders, and transposed."""
+"""Derivatives of programs are what JAX traces: of each operation, of both orders, and transposed."""
 
 from collections.abc import Callable
 from typing import Any
