@@ -213,8 +213,10 @@ class Derivation:
     @property
     def _chain(self) -> "list[Derivation]":
         """This derivative, after those of which it is the derivative."""
-        inner = self.function.source
-        return [*(inner._chain if isinstance(inner, Derivation) else ()), self]
+        inner, used = self.function.source, self.function.used
+        # A derivative that takes its arguments in another order is a function like others.
+        is_inner = isinstance(inner, Derivation) and used == tuple(range(len(used)))
+        return [*(inner._chain if is_inner else ()), self]
 
     def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         """Its operations; None where a program cannot express it, or JAX must trace it."""

@@ -241,12 +241,10 @@ class SSABuilder(AbstractBuilder):
         return np.arange(first, self.count, dtype=np.int32)
 
     def copies(self, ids: ValueIds) -> ValueIds:
-        """Values of their own that are equal to others, and of which nothing else is known; constants stay."""
-        result, varies = ids.copy(), ~self._is_constant[ids]
-        args = np.full((int(varies.sum()), _ARITY), -1, np.int32)
-        args[:, 0] = ids[varies]
-        result[varies] = self._append(COPY, args)
-        return result
+        """Values of their own that are equal to others, and of which nothing else is known."""
+        args = np.full((ids.size, _ARITY), -1, np.int32)
+        args[:, 0] = ids.reshape(-1)
+        return self._append(COPY, args).reshape(ids.shape)
 
     # --- tables -----------------------------------------------------------------------------------------
 

@@ -133,10 +133,16 @@ class Tangents:
         return any((self._of[x] != ZERO).any() for x in operands)
 
     def fresh(self, values: Sequence[ValueIds], tangents: Sequence[ValueIds]) -> Arrays:
-        """Copies of values, with tangents that do not follow from the operations that made these."""
-        copies = [self._emit(self.builder.copies, np.asarray(x, np.int32)) for x in values]
-        for ids, given in zip(copies, tangents, strict=True):
-            self.set(ids, given)
+        """Copies of values, with tangents that do not follow from the operations that made these; constants without
+        tangents stay what they are."""
+        copies: Arrays = []
+        for x, given in zip(values, tangents, strict=True):
+            ids = np.array(x, np.int32)
+            varies = ~self.builder.is_constant[ids] | (given != ZERO)
+            ids[varies] = self._emit(self.builder.copies, ids[varies])
+            self._make_room()
+            self._of[ids[varies]] = given[varies]
+            copies.append(ids)
         self._seen = len(self.builder.starts)
         return copies
 

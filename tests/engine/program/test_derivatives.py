@@ -28,6 +28,16 @@ def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return own_rule(*primals), 3.0 * tangents[0] * own_rule(*primals)
 
 
+@jax.custom_jvp
+def constant(x: Array) -> Array:
+    return jnp.zeros_like(x)
+
+
+@constant.defjvp
+def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    return constant(*primals), tangents[0] * jnp.cos(primals[0])
+
+
 def solved(x: Array, y: Array, symmetric: bool) -> Array:
     """A system whose matrix moves; the solution is subtracted and negated outside of it."""
     matrix = jnp.diag(4 + x[:3] ** 2) + jnp.outer(y[:3], y[:3])
@@ -59,6 +69,7 @@ OTHERS: dict[str, Function] = {
     "what is stopped": lambda x, y: lax.stop_gradient(x * y) * y + lax.stop_gradient(x) * x,
     "stopped and subtracted": lambda x, y: x + lax.stop_gradient(jnp.round(y) - x) * y,
     "a rule of its own": lambda x, y: own_rule(x * y) * y,
+    "a constant with a rule": lambda x, y: constant(x * y) + y * constant(y),
     "equal ones": lambda x, y: jnp.maximum(x, x * 1.0) * y + jnp.minimum(jnp.floor(y) * 0 + x, x) + jnp.abs(x - x) * y,
     "a branch not taken": lambda x, y: jnp.where(x > 9, jnp.sqrt(jnp.where(x > 9, x - 9, 1.0)) * y, y * x),
     "a symmetric solve": lambda x, y: solved(x, y, True),
@@ -118,6 +129,19 @@ def test_transposes_are_those_of_jax(name: str) -> None:
     tangents = of_two(ALL[name])._derivative((0, 1), False)
     for wanted in ((2, 3), (3,)):
         check(tangents.transpose(wanted), name in AT_PLACES)
+
+
+def test_arguments_in_another_order() -> None:
+    """As of the tangents that a motion takes along; of these, too, there are derivatives."""
+    first = of_two(lambda x, y: jnp.sin(x) * y**2)._derivative((0, 1), True)
+    order = [0, 2, 1, 3]
+    other = TracedFunction(first.source, order)
+    arrays = some(first, 1)
+    for mine, wanted in zip(*(run_p.bind(*x, function=f, batch=0) for x, f in (
+        (arrays, first), ([arrays[k] for k in order], other),
+    )), strict=True):  # fmt: skip
+        np.testing.assert_allclose(mine, wanted, rtol=1e-15)
+    check(other._derivative((1, 2), False))
 
 
 def test_a_function_with_a_transpose_of_its_own_keeps_it() -> None:
