@@ -99,11 +99,11 @@ def extrema(
     **Example:** `extrema(motion, ts, "crank.theta")["crank.theta"].largest.value`
 
         >>> pendulum = mbd.examples.get("pendulum")
-        >>> state, ts = pendulum.state(), np.linspace(0.0, 2.0, 9)
+        >>> state, ts = pendulum.state(), np.linspace(0.0, 1.0, 9)
         >>> motion = lambda ts: mbd.simulate(pendulum.mechanism, state, ts)
         >>> found = mbd.extrema(motion, ts, "rod.y")["rod.y"].least
         >>> print(f"{found.value:.4f} m at {found.time:.4f} s")  # the lowest point of the rod's centre
-        -0.5000 m at 0.4834 s
+        -0.5000 m at 0.5920 s
     """
     check_callable("extrema", "motion", motion)
     if isinstance(quantities, Mapping):
