@@ -72,8 +72,9 @@ class TracedFunction:
     @property
     def traced_jaxpr(self) -> ClosedJaxpr:
         """The jaxpr that is in memory for this function; of a derivative that of the function itself."""
-        is_derived = isinstance(self.source, Derivation | Transposition) and "jaxpr" not in self.__dict__
-        return self.source.function.traced_jaxpr if is_derived else self.jaxpr
+        if isinstance(self.source, Derivation | Transposition) and "jaxpr" not in self.__dict__:
+            return self.source.function.traced_jaxpr
+        return self.jaxpr
 
     def __call__(self, *arrays: ArrayLike) -> Sequence[Array]:
         """Evaluate the function by JAX."""
@@ -215,8 +216,9 @@ class Derivation:
         """This derivative, after those of which it is the derivative."""
         inner, used = self.function.source, self.function.used
         # A derivative that takes its arguments in another order is a function like others.
-        is_inner = isinstance(inner, Derivation) and used == tuple(range(len(used)))
-        return [*(inner._chain if is_inner else ()), self]
+        if isinstance(inner, Derivation) and used == tuple(range(len(used))):
+            return [*inner._chain, self]
+        return [self]
 
     def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         """Its operations; None where a program cannot express it, or JAX must trace it."""

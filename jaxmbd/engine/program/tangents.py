@@ -206,7 +206,7 @@ class Tangents:
         if not moves.any() or name in _STEPS:
             return
         ids = ids[moves]
-        emitted = _TANGENTS[name](self.builder.apply, args[:, moves], tangents[:, moves], ids)
+        emitted = _TANGENTS[name](self.builder.apply, [*args[:, moves]], [*tangents[:, moves]], ids)
         self._make_room()
         self._of[ids] = emitted
 

@@ -13,6 +13,7 @@ from jaxmbd.engine.binding.jax_binding import as_program, run_p
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
 from jaxmbd.numerics.linear_solve import spd_solver
 from jaxmbd.state.result_codes import invalidated
+from jaxmbd.upstream.jax_internals import ClosedJaxpr
 from tests.engine.program.test_program import ARRAYS, ONE, TWO
 
 Function = Callable[[Array, Array], Array]
@@ -105,6 +106,7 @@ def check(function: TracedFunction, by_xla: bool = False) -> None:
     """Compare a derivative's program with that of the jaxpr that JAX traces for it."""
     program = function.program
     assert "jaxpr" not in function.__dict__, "JAX has traced it"
+    assert not isinstance(function.source, ClosedJaxpr)
     by_jax = TracedFunction(function.source.traced(), range(len(function.types)))
     arrays = some(function, 1)
     assert program is not None

@@ -15,14 +15,14 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.engine.binding import jax_binding, tracing
+from jaxmbd.engine.binding import jax_binding, trace_once, tracing
 from jaxmbd.engine.calls import calls, disk_cache
 from jaxmbd.engine.store.sized_cache import SizedCache
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint import native_steps
 
 CACHES = (
-    disk_cache._first_calls, calls.traced, jax_binding._program_of, tracing._known, native_steps._steps_of,
+    disk_cache._first_calls, calls.traced, jax_binding._program_of, trace_once._known, native_steps._steps_of,
 )  # fmt: skip
 
 
