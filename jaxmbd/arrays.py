@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import CellType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.core
@@ -18,6 +18,7 @@ Number: TypeAlias = float | int | np.ndarray | Array
 Numbers: TypeAlias = Number | Sequence[Number] | Sequence[Sequence[Number]]  # as users write them
 Flag: TypeAlias = bool | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]
+Entry = TypeVar("Entry")  # an array, its type, or its tangent
 
 _FLOAT = np.dtype(float)
 
@@ -140,3 +141,11 @@ def frozen(tree: Any) -> Any:
 def is_known(*values: Any) -> bool:
     """True if the values are available in Python by `frozen`: concrete, or only being differentiated, without `jit`."""
     return is_concrete(frozen(values))
+
+
+def replaced(x: Sequence[Entry], places: Sequence[int], arrays: Sequence[Entry]) -> list[Entry]:
+    """The list with other arrays at some places."""
+    full = list(x)
+    for i, array in zip(places, arrays, strict=True):
+        full[i] = array
+    return full

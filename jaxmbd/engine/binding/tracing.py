@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmbd.arrays import is_concrete
+from jaxmbd.arrays import is_concrete, replaced
 from jaxmbd.engine.binding import ldlt_primitive
 from jaxmbd.engine.binding.mesh import outside_meshes
 from jaxmbd.engine.machine.build_vm import postorder
@@ -33,7 +33,6 @@ from jaxmbd.upstream.jax_internals import (
     jaxpr_as_fun,
 )
 
-Result = TypeVar("Result")
 Value = TypeVar("Value")
 Dependencies: TypeAlias = tuple[frozenset[int], ...]  # for each result the arguments on which it may depend
 
@@ -51,7 +50,7 @@ class TracedFunction:
     """
 
     def __init__(
-        self, source: "ClosedJaxpr | Derivation | Transposition", used: Sequence[int], linear: int = 0,
+        self, source: "ClosedJaxpr | Differentiation | Transposition", used: Sequence[int], linear: int = 0,
         dependencies: Dependencies | None = None, returns_primal: bool = False,
     ) -> None:  # fmt: skip
         self.source, self.used, self.linear, self.returns_primal = source, tuple(used), linear, returns_primal
@@ -67,12 +66,12 @@ class TracedFunction:
     @cached_property
     def jaxpr(self) -> ClosedJaxpr:
         """The jaxpr, for what is not a program: JAX traces derivatives, which takes much longer than lowering them."""
-        return self.source.traced() if isinstance(self.source, Derivation | Transposition) else self.source
+        return self.source.traced() if isinstance(self.source, Differentiation | Transposition) else self.source
 
     @property
     def traced_jaxpr(self) -> ClosedJaxpr:
         """The jaxpr that is in memory for this function; of a derivative that of the function itself."""
-        if isinstance(self.source, Derivation | Transposition) and "jaxpr" not in self.__dict__:
+        if isinstance(self.source, Differentiation | Transposition) and "jaxpr" not in self.__dict__:
             return self.source.function.traced_jaxpr
         return self.jaxpr
 
@@ -132,7 +131,7 @@ class TracedFunction:
         # Rules let JAX compute what is constant (`Equation.evaluate`): while something else is being traced, its
         # operations would become part of that.
         with jax.ensure_compile_time_eval():
-            derived = self.source.lowered() if isinstance(self.source, Derivation | Transposition) else None
+            derived = self.source.lowered() if isinstance(self.source, Differentiation | Transposition) else None
             if derived is None:
                 return self._lowered_jaxpr()
         derived[0].reorder(self.used)
@@ -167,12 +166,12 @@ class TracedFunction:
 
     def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
         if (moving, with_primal) not in self._derivatives:
-            derivation = Derivation(self, moving, with_primal)
+            differentiation = Differentiation(self, moving, with_primal)
             tangent_of = {k: len(self.types) + i for i, k in enumerate(moving)}
             dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
-            used = range(len(derivation.in_avals))
-            derivative = TracedFunction(derivation, used, len(moving), dependencies, self.returns_primal)
+            used = range(len(differentiation.in_avals))
+            derivative = TracedFunction(differentiation, used, len(moving), dependencies, self.returns_primal)
             # The same object each time: JAX compares parameters of equations, and would compile for another one anew.
             self._derivatives[moving, with_primal] = derivative
         return self._derivatives[moving, with_primal]
@@ -191,7 +190,7 @@ class TracedFunction:
 
 
 @dataclass(frozen=True, eq=False)
-class Derivation:
+class Differentiation:
     """A function and those of its arguments with respect to which it is differentiated (`TracedFunction.derivative`).
 
     `with_primal`: True if its results precede their tangents.
@@ -212,11 +211,11 @@ class Derivation:
         return [*self.function.results] * (1 + self.with_primal)
 
     @property
-    def _chain(self) -> "list[Derivation]":
+    def _chain(self) -> "list[Differentiation]":
         """This derivative, after those of which it is the derivative."""
         inner, used = self.function.source, self.function.used
         # A derivative that takes its arguments in another order is a function like others.
-        if isinstance(inner, Derivation) and used == tuple(range(len(used))):
+        if isinstance(inner, Differentiation) and used == tuple(range(len(used))):
             return [*inner._chain, self]
         return [self]
 
@@ -227,15 +226,16 @@ class Derivation:
         if not is_concrete(function.jaxpr.consts):
             return None
         builder = SSABuilder()
-        inputs, around, every = [builder.inputs(x.shape) for x in function.types], None, []
+        inputs, every = [builder.inputs(x.shape) for x in function.types], []
         for order, each in enumerate(chain, start=1):
             every.append(Tangents(builder, {"jaxmbd_program": _inline_tangents}, order))
             tangents = [builder.inputs(each.function.types[k].shape) for k in each.moving]
             for k, ids in zip(each.moving, tangents, strict=True):
                 every[-1].set(inputs[k], ids)
             inputs = [*inputs, *tangents]
-        for each in reversed(every):
-            around = each.apply if around is None else partial(_around, each.apply, around)
+        around = every[-1].apply
+        for each in reversed(every[:-1]):
+            around = partial(_around, each.apply, around)
         given = function.placed(inputs[: len(function.types)])
         try:
             results = Interpreter(builder, _TITLE, _RULES, around).run(function.jaxpr, given)
@@ -253,10 +253,7 @@ class Derivation:
             primals, tangents = arrays[:count], arrays[count:]
 
             def of_moving(*values: Array) -> tuple[Array, ...]:
-                full = list(primals)
-                for k, x in zip(self.moving, values, strict=True):
-                    full[k] = x
-                return tuple(function(*full))
+                return tuple(function(*replaced(primals, self.moving, values)))
 
             results, changes = jax.jvp(of_moving, tuple(primals[k] for k in self.moving), tuple(tangents))
             return (*results, *changes) if self.with_primal else changes
@@ -298,11 +295,8 @@ class Transposition:
             residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
 
             def linear(*some: Array) -> tuple[Array, ...]:
-                full: list[Any] = [None] * len(function.types)
-                for positions, values in ((others, residuals), (self.wanted, some)):
-                    for k, x in zip(positions, values, strict=True):
-                        full[k] = x
-                return tuple(function(*full))
+                full: list[Any] = replaced([None] * len(function.types), others, residuals)
+                return tuple(function(*replaced(full, self.wanted, some)))
 
             return jax.linear_transpose(linear, *self.out_avals)(tuple(cotangents))
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 import numpy as np
 
+from jaxmbd.arrays import replaced
 from jaxmbd.engine.program import structure, windows
 from jaxmbd.engine.program.equation import Arrays, Equation
 from jaxmbd.engine.program.opcodes import COPY, GATHER, INPUT, NAMES
@@ -261,8 +262,7 @@ def _by_jax(tangents: Tangents, rule: RuleOf, equation: Equation, operands: Arra
 
     def jvp(*arrays: Any) -> tuple[Any, Any]:
         def function(*some: Any) -> tuple[list[Any], list[Any]]:
-            given = dict(zip(moving, some, strict=True))
-            found = bound(equation.source, [given.get(k, x) for k, x in enumerate(arrays[: len(types)])])
+            found = bound(equation.source, replaced(arrays[: len(types)], moving, some))
             return [x for x, real in zip(found, is_real, strict=True) if real], found
 
         some = tuple(arrays[k] for k in moving)

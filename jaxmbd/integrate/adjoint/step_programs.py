@@ -10,12 +10,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
+from jaxmbd.arrays import replaced
 from jaxmbd.engine.binding.jax_binding import register
-from jaxmbd.engine.binding.tracing import Derivation, TracedFunction, traced
+from jaxmbd.engine.binding.tracing import Differentiation, TracedFunction, traced
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, Part, Role
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
-from jaxmbd.integrate.adjoint.steps import replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of
 
 DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
@@ -62,7 +62,7 @@ def with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int
     count, known = len(rate.types), sum(k < parameters for k in moving)
     if directions == 1:
         used = [*range(parameters), *range(count, count + known), *range(parameters, count)]
-        return TracedFunction(Derivation(rate, moving, True), [*used, *range(count + known, count + len(moving))])
+        return TracedFunction(Differentiation(rate, moving, True), [*used, *range(count + known, count + len(moving))])
     of_moving = [jax.ShapeDtypeStruct((directions, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
 
     def call(*arrays: Array) -> Sequence[ArrayLike]:

@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import diffrax as dfx
 import equinox as eqx
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from jaxmbd.arrays import Entry, replaced
 from jaxmbd.engine.machine.gpu.erk_kernel import MotionKernel
 from jaxmbd.engine.machine.gpu.kernel_part import Buffer
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
@@ -31,7 +32,6 @@ TIME: str = "time"
 Dense: TypeAlias = PyTree[Array]  # the data of the interpolation within a step
 ArrayType: TypeAlias = jax.ShapeDtypeStruct | ShapedArray
 Types: TypeAlias = tuple[ArrayType, ...]
-Entry = TypeVar("Entry")  # an array, its type, or its tangent
 
 
 class Outputs(NamedTuple):
@@ -360,11 +360,3 @@ def _split_at(x: Sequence[Entry], n: int) -> tuple[list[Entry], list[Entry]]:
 
 def _select(x: Sequence[Entry], places: Sequence[int]) -> list[Entry]:
     return [x[i] for i in places]
-
-
-def replaced(x: Sequence[Entry], places: Sequence[int], arrays: Sequence[Entry]) -> list[Entry]:
-    """The list with other arrays at some places."""
-    full = list(x)
-    for i, array in zip(places, arrays, strict=True):
-        full[i] = array
-    return full

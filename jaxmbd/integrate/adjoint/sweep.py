@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
-from jaxmbd.arrays import Number
+from jaxmbd.arrays import Number, replaced
 from jaxmbd.integrate.adjoint.steps import (
     KNOWN,
     TIME,
@@ -23,7 +23,6 @@ from jaxmbd.integrate.adjoint.steps import (
     InputParts,
     Outputs,
     is_inexact,
-    replaced,
 )
 from jaxmbd.integrate.solvers.switching import nudge_of
 from jaxmbd.upstream.equinox_internals import while_loop, write_row
