@@ -57,6 +57,11 @@ def _one_plus_square(f: Apply, x: ValueIds) -> ValueIds:
     return f("add", ONE, f("mul", x, x))
 
 
+def _bell(f: Apply, x: ValueIds) -> ValueIds:
+    """`2 / √π exp(−x²)`, the slope of the error function; `√π / 2 = √(arctan 1)`."""
+    return f("div", f("exp", f("neg", f("mul", x, x))), f("sqrt", f("atan", ONE)))
+
+
 def _angle(f: Apply, x: Sequence[ValueIds], dx: Sequence[ValueIds], _: ValueIds) -> ValueIds:
     square = f("add", f("mul", x[0], x[0]), f("mul", x[1], x[1]))
     return f("div", f("sub", f("mul", dx[0], x[1]), f("mul", x[0], dx[1])), square)
@@ -86,6 +91,8 @@ _TANGENTS: dict[str, Tangent] = {
     "asinh": _over(lambda f, x, y: f("sqrt", _one_plus_square(f, x))),
     "exp": _of_one(lambda f, x, y: y),
     "expm1": _of_one(lambda f, x, y: f("add", y, ONE)),
+    "erf": _of_one(lambda f, x, y: _bell(f, x)),
+    "erfc": _of_one(lambda f, x, y: f("neg", _bell(f, x))),
     "log": _over(lambda f, x, y: x),
     "log1p": _over(lambda f, x, y: f("add", x, ONE)),
 }

@@ -87,7 +87,8 @@ TABLES = {
     "interpolated", "table of constants", "table that was scaled", "places outside", "rows of a table",
     "tables of a batch",
 }  # fmt: skip
-AT_PLACES = {"few places", "written at places", "window written"}  # XLA computes what JAX traces for these
+# XLA computes what JAX traces for these: it writes at places that are known late, and reads bits from jax 0.12 on.
+BY_XLA = {"few places", "written at places", "window written", "erf", "erfc"}
 X, Y = np.random.default_rng(5).uniform(-2, 2, (2, 12))
 
 
@@ -123,14 +124,14 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
     first = base._derivative((0, 1), True)
     second = first._derivative((0, 1, 2), False)
     for each in (base._derivative((1,), False), first, second):
-        check(each, name in AT_PLACES)
+        check(each, name in BY_XLA)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in {*TABLES, "invalid numbers"}])
 def test_transposes_are_those_of_jax(name: str) -> None:
     tangents = of_two(ALL[name])._derivative((0, 1), False)
     for wanted in ((2, 3), (3,)):
-        check(tangents.transpose(wanted), name in AT_PLACES)
+        check(tangents.transpose(wanted), name in BY_XLA)
 
 
 def test_arguments_in_another_order() -> None:
