@@ -132,6 +132,12 @@ def sides_state() -> OwnState:
     return OwnState("sides", "1", held=True)
 
 
+def are_sides(part: AbstractStates) -> Bool[np.ndarray, " k"]:
+    """The mask of a part's states that are sides."""
+    size = sum(value.size for value in values_of(part))
+    return np.arange(size) >= size - (len(part._sides()) if isinstance(part, AbstractSided) else 0)
+
+
 def untold(count: int) -> Float[np.ndarray, " n"]:
     """The sides before a motion has told them."""
     return np.zeros(count)

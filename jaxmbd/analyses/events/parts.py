@@ -16,7 +16,7 @@ from jaxmbd.model.force.force import ScaledJointForce
 from jaxmbd.model.force.sticking import AbstractSticking
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import TIME, rate_name
-from jaxmbd.model.states import AbstractSided, AbstractSwitching, stateful, values_of
+from jaxmbd.model.states import AbstractSwitching, are_sides, stateful
 from jaxmbd.state.output_channels import Snapshot
 from jaxmbd.upstream.equinox_internals import with_fields
 
@@ -64,9 +64,7 @@ def switching_parts(mechanism: Mechanism) -> list[Any]:
 def with_sides_untold(mechanism: Mechanism, z: Array) -> Array:
     """The states of parts for a motion that does not hold them: laws with kinks then take the signs themselves."""
     parts = stateful((mechanism.forces, mechanism.controllers))
-    held = [np.full(sum(x.size for x in values_of(part)), isinstance(part, AbstractSided)) for part in parts]
-    sided = np.concatenate([*held, np.zeros(0, bool)])
-    sided[list(mechanism.layout.z.moving)] = False
+    sided = np.concatenate([*map(are_sides, parts), np.zeros(0, bool)])
     return jnp.where(sided, 0.0, z)
 
 
