@@ -191,7 +191,11 @@ LOSSES = {"efficiency": 0.8, "back_efficiency": 0.7, "bearing": 0.05}
 
 
 def lossy(
-    nouns: ModuleType = pl, coordinates: str = "joint", push: Any = 1.2, weight: float = -0.5, play: Any = 0.0,
+    nouns: ModuleType = pl,
+    coordinates: str = "joint",
+    push: Any = 1.2,
+    weight: float = -0.5,
+    play: Any = 0.0,
     **given: Any,
 ) -> Any:
     numbers = LOSSES | given

@@ -215,6 +215,33 @@ def test_dry_friction_of_a_slider_passes_its_dead_centre() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("coordinates", "angle"), [("absolute", 0.0), ("joint", np.pi)])
+def test_dry_friction_starts_at_a_dead_centre(coordinates: str, angle: float) -> None:
+    """The slider is at rest there, and nothing can hold it: it slips to where it is accelerated."""
+    mechanism, _ = crank(coordinates)
+    mechanism = mechanism.replacing(forces=[pl.Gravity(0.0), pl.DryFriction("guide", "P.displacement", 2.0)])
+    guess = {"P.displacement": 0.3 if angle else 0.7}
+    angle += np.arcsin(0.02 / guess["P.displacement"])  # the slider's pin is that much above the crank's
+    state = mbd.assemble(mechanism, {"O.angle": angle}, speeds={"O.angle": 8.0}, guess=guess)
+    assert abs(float(mbd.read(mechanism, state, "P.displacement_rate"))) < 1e-12
+    solution = mbd.simulate(mechanism, state, np.linspace(0.0, 0.2, 6), rtol=1e-10, atol=1e-11)
+    energy, place = np.asarray(solution["energy"]), np.asarray(solution["P.displacement"])
+    way = 1.0 if angle > 1.0 else -1.0
+    np.testing.assert_array_equal(np.asarray(solution["guide.direction"]), way)
+    assert way * (place[-1] - place[0]) > 0.1
+    np.testing.assert_allclose(energy, energy[0] - 2.0 * np.abs(place - place[0]), rtol=0, atol=1e-8)
+
+
+def test_friction_where_nothing_ever_moves_is_an_error() -> None:
+    mechanism, _ = crank()
+    held = pl.Weld("held", pl.ground.at(), mechanism.bodies[0].at())
+    mechanism = mechanism.with_parts([held, pl.DryFriction("guide", "P.displacement", 2.0)])
+    state = mbd.assemble(mechanism, guess={"P.displacement": 0.6})
+    with pytest.raises(mbd.SolveError, match=r"event 'guide\.sticks': .* cannot change there"):
+        mbd.simulate(mechanism, state, [0.0, 0.1])
+
+
+@pytest.mark.slow
 def test_a_freewheel_does_not_turn_back_at_a_dead_centre() -> None:
     mechanism, _ = crank()
     mechanism = mechanism.replacing(forces=[pl.OneWayClutch("free", "P.displacement")])

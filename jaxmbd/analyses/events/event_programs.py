@@ -169,7 +169,7 @@ class EventPrograms:
         at = self.rules.equations.at(t, q)
         before = consistent_speeds(at, v, MassWeightedCorrection()) if self.logged.any() else v
         jump, blocked = self.rules.impact(at, latches, before, hit & fires)
-        reverses = self.rules.reverses(hit & fires & blocked, z)
+        reverses = self.rules.reverses(hit & fires & blocked, memory.side)
         blocked = blocked & ~jnp.any(reverses)
         noted = happens & jnp.any(hit & self.logged)
         full = jnp.where(noted, memory.happened >= self.room.logged, memory.passed >= self.room.passed)
@@ -180,7 +180,7 @@ class EventPrograms:
         z = jnp.where(memory.due == _START, self.rules.started(*self.at_memory(memory), t, y), z)
         is_due = sampled | (memory.due == _START)
         z = jnp.where(is_due, self.rules.sampled(self.at_memory(memory)[0], t, (q, v, z)), z)
-        z = self.rules.passed(self.at_memory(memory)[0], t, (q, v, z), hit & fires, reverses)
+        z = self.rules.passed(self.at_memory(memory)[0], t, (q, v, z), hit & fires, reverses, memory.side)
         after = *self.rules.released(at, latches, jnp.where(fires & noted, jump.v, v), hit & fires), z
         new = memory._replace(
             time=t, logged=memory.logged + (fires & noted), happened=memory.happened + noted,
@@ -218,9 +218,8 @@ class EventPrograms:
         trouble = jnp.where(jnp.any(early), float(STARTED), memory.trouble)
         halted = stops | (trouble != 0)
         due, culprit = jnp.asarray(_NOTHING, t.dtype), memory.culprit
-        crossing = standing.crossing | self.rules.rests(y[2], memory.held)
         for j in reversed(range(len(self.rules.events))):  # the first one in their order
-            due = jnp.where(crossing[j], float(j), due)
+            due = jnp.where(standing.crossing[j], float(j), due)
             culprit = jnp.where(early[j], float(j), culprit)
         return memory._replace(
             due=jnp.where(halted, _NOTHING, due), halted=halted * 1.0, trouble=trouble, culprit=culprit,

@@ -264,7 +264,11 @@ class EventRules:
         side = jnp.where(side == 0, current, side)
         through = jnp.where(touching, side * rate < -self.slow, side * distance < 0)
         # Friction that lets go does so where its acceleration is zero, so that rounding has its sign.
-        return Standing(side, enabled, touching, enabled & through & ~left)
+        crossing, rests = enabled & through & ~left, self._rests(y[2], enabled)
+        # Whatever comes to rest there has slipped against its acceleration.
+        before = jnp.where(jnp.abs(rate) > self.slow, -jnp.sign(rate), 0)
+        side = jnp.where(rests & (self.sides == 0), before, side)
+        return Standing(side, enabled, touching, crossing | rests)
 
     def _departing(
         self, equations: Equations, formulation: AbstractFormulation, rate: Array, t: Array, y: Any
@@ -319,24 +323,24 @@ class EventRules:
         values = own(KinematicReader(at_integrated(equations, z).at(t, q), v))
         return jnp.concatenate([start_of(equations.mechanism, values, 0), quadratures])
 
-    def reverses(self, blocked: Bool[Array, " n"], z: Array) -> Bool[Array, " n"]:
+    def reverses(self, blocked: Bool[Array, " n"], side: Array) -> Bool[Array, " n"]:
         """The mask of the friction, if the event in the mask `blocked` is that it sticks, which slips on in the other
         direction: the constraints bring the coordinate to rest for an instant, as that of a slider at a dead centre,
-        and let nothing hold it there."""
-        names, found = self.equations.mechanism.layout.z.names, jnp.zeros(len(self.events), bool)
+        and let nothing hold it there. `side`: the sign of the rate before, 0 where it rests for good."""
+        found = jnp.zeros(len(self.events), bool)
         for j, event in enumerate(self.events):
             if not isinstance(event.then, Stick):
                 continue
             if sticking_part(self.equations.mechanism, event.then.part)[0].from_either_side:  # a freewheel has no back
-                found = found.at[j].set(blocked[j] & (z[names.index(f"{event.then.part}.direction")] != 0))
+                found = found.at[j].set(blocked[j] & (side[j] != 0))
         return found
 
     def passed(
         self, equations: Equations, t: Array, y: tuple[Array, Array, Array], fired: Bool[Array, " n"],
-        reverses: Bool[Array, " n"],
+        reverses: Bool[Array, " n"], side: Array,
     ) -> Array:  # fmt: skip
         """The states of parts, as they are integrated, after the event in the mask `fired`: those that parts change,
-        and the directions in which frictions slip."""
+        and the directions in which frictions slip. `side`, as for `reverses`."""
         z, names = y[2], self.equations.mechanism.layout.z.names
         if self.passing:
             here, rows = fired[np.asarray(self.passing)], np.asarray([*map(self._guard, self.passing)])
@@ -345,7 +349,7 @@ class EventRules:
         for j, event in enumerate(self.events):
             if isinstance(event.then, Stick | Slip):
                 k = names.index(f"{event.then.part}.direction")
-                new = jnp.where(reverses[j], -z[k], event.then.direction)
+                new = jnp.where(reverses[j], -side[j], event.then.direction)
                 z = z.at[k].set(jnp.where(fired[j], new, z[k]))
         return z
 
@@ -355,14 +359,14 @@ class EventRules:
         assert isinstance(then, Pass)
         return then.guard
 
-    def rests(self, z: Array, held: Array) -> Bool[Array, " n"]:
+    def _rests(self, z: Array, enabled: Bool[Array, " n"]) -> Bool[Array, " n"]:
         """The mask of the events that close the latch of a friction which neither slips nor is held: at the start of a
         motion those at rest."""
         names, found = self.equations.mechanism.layout.z.names, jnp.zeros(len(self.events), bool)
-        for k, j in enumerate(self.rows):
+        for j in self.rows:
             then = self.events[j].then
             if isinstance(then, Stick):
-                found = found.at[j].set((z[names.index(f"{then.part}.direction")] == 0) & (held[k] == 0))
+                found = found.at[j].set((z[names.index(f"{then.part}.direction")] == 0) & enabled[j])
         return found
 
     def started(self, equations: Equations, formulation: AbstractFormulation, t: Array, y: Any) -> Array:

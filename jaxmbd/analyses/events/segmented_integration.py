@@ -149,7 +149,7 @@ class SegmentedIntegration:
         at = rules.equations.at(t, y[0])
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         jump, blocked = rules.impact(at, carry.latches, v, hit & fires)
-        z = rules.passed(equations, t, y, hit & fires, jnp.zeros_like(hit))
+        z = rules.passed(equations, t, y, hit & fires, jnp.zeros_like(hit), start.side)
         is_sample = ~done & ~happens & (t < self.ts[-1]) & (run.result == dfx.RESULTS.successful) & rules.samples
         z = jnp.where(is_sample, rules.sampled(equations, t, (*y[:2], z)), z) if rules.samples else z
         own = split_integrated(at.mechanism, z)[0]
