@@ -56,7 +56,7 @@ def test_the_reduced_equations_are_those_of_the_whole_system(name: str, coordina
     assert worst(at.jacobian @ partition.R) < 1e-12
     assert worst(at.velocity(v)) < 1e-13
     augmented = mbd.Augmented(0.0, 0.0).motion(equations, state.t, state.q, v)
-    vdot = partition.accelerations(v)
+    vdot = partition.accelerations(v)[1]
     np.testing.assert_allclose(vdot, augmented.vdot, atol=1e-9 * (1 + worst(vdot)))
     left = at.inertia.times(vdot) + at.jacobian.T @ augmented.lam - at.force(v)
     assert worst(left) < 1e-9 * (1 + worst(at.force(v)))

@@ -118,7 +118,7 @@ def linearized(
     partition = ReducedEquations(at, small.correction)
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
-    frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
+    frame, turning, directions = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)), has_aux=True)
     moving = np.asarray(mechanism.layout.z.moving, int)
     samples = bool(sampled_controllers(mechanism))
     operating = KinematicReader(at, v).in_operation() if samples else z
@@ -144,10 +144,10 @@ def linearized(
         jnp.split(jnp.concatenate(blocks), ends[-1:], axis=1)
         for blocks in ([along, vdot, zdot[moving]], [qdot[:0], *outputs_jacobian])
     )
-    directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
+    sizes = tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
     return LinearizedMatrices(
-        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, ends[-1] :], sampling, sizes
+        A, B, C, D, mass, directions, q, v, partition.accelerations(v)[1], violation[:, ends[-1] :], sampling, sizes
     )
 
 
@@ -209,11 +209,12 @@ class _LinearizedDynamics:
         solve = RowsAndSpeeds(stacked, scales, scales.rows[rows]).least_squares
         return solve(jnp.eye(stacked.shape[0], dtype=at.q.dtype)[:, len(rows) :])
 
-    def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
-        """Return the derivative of the coordinates with respect to the independent ones."""
+    def frame(self, t: Scalar, q: Float[Array, " nq"]) -> tuple[Float[Array, "nq k"], Float[Array, "nv k"]]:
+        """Return the derivative of the coordinates with respect to the independent ones, and the directions."""
         at = self.equations.at(t, q)
         directions = self.directions(at)
-        return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
+        moved = jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
+        return moved, directions
 
     def flow(
         self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array
@@ -221,11 +222,13 @@ class _LinearizedDynamics:
         """Return `q̇`, the rates of the independent speeds `w` and of the states of parts, and the outputs as vectors;
         `v` is a near velocity."""
         at, partition, v = self._moving(equations, t, q, v, w)
-        vdot = partition.accelerations(v)
-        lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam, equations.mechanism.z))
-        rates = at.rate(v), partition.reduced_accelerations(v), at.own_rates(v)
-        return *rates, [values[name].reshape(-1) for name in self.outputs]
+        independent, vdot = partition.accelerations(v)
+        outputs = []
+        if self.outputs:  # the multipliers take as many operations as the accelerations
+            lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
+            values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam, equations.mechanism.z))
+            outputs = [values[name].reshape(-1) for name in self.outputs]
+        return at.rate(v), independent, at.own_rates(v), outputs
 
     def sampled(self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array) -> Float[Array, " nz"]:
         """Return the states of parts after a sample of all controllers; as `flow`."""

@@ -69,15 +69,16 @@ class ReducedEquations:
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """The reduced generalized force `Q̂`."""
-        return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.bias_acceleration(v)))
+        return self._force(v, self.bias_acceleration(v))
 
-    def accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """The accelerations `v̇` of all generalized speeds."""
-        return self.R @ self.reduced_accelerations(v) + self.bias_acceleration(v)
+    def _force(self, v: Float[Array, " nv"], bias: Float[Array, " nv"]) -> Float[Array, " k"]:
+        return self.R.T @ (self.at.force(v) - self.at.inertia.times(bias))
 
-    def reduced_accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
-        """The independent accelerations `v̇_i`."""
-        return spd_solver(self.mass())(self.force(v))
+    def accelerations(self, v: Float[Array, " nv"]) -> tuple[Float[Array, " k"], Float[Array, " nv"]]:
+        """The independent accelerations `v̇_i`, and those of all generalized speeds, `v̇`."""
+        bias = self.bias_acceleration(v)
+        independent = spd_solver(self.mass())(self._force(v, bias))
+        return independent, self.R @ independent + bias
 
 
 class CoordinatePartitioning(AbstractClosingFormulation):
