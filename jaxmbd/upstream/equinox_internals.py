@@ -20,6 +20,7 @@ Module = TypeVar("Module", bound=eqx.Module)
 while_loop = partial(eqxi.while_loop, kind="lax")  # `jax.lax.while_loop` that writes into buffers in place
 write_row = eqxi.buffer_at_set
 any_instance = eqxi.unvmap_any
+MISSING = _flatten.MISSING  # in place of a field that has no value
 
 USED = {
     "equinox.internal.while_loop": "steps are recorded, and swept forward and backward, in loops with buffers",
@@ -28,6 +29,7 @@ USED = {
     "equinox._tree._LeafWrapper": "a mechanism whose places are looked up holds it for numbers",
     "equinox._module._prebuilt.BoundMethod": "methods of a mechanism are bound without a walk through its leaves",
     "equinox._module._flatten.WRAPPER_FIELD_NAMES": "methods bound so show the same names and docstrings as others",
+    "equinox._module._flatten.MISSING": "what a field without a value holds is known when objects are told apart",
     "equinox._jit.last_error_info": "errors of running programs are raised with their own text",
 }
 

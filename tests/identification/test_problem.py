@@ -395,9 +395,10 @@ def test_a_users_own_solver_needs_nothing_private() -> None:
     draws = np.random.default_rng(11)
     ts = np.linspace(0.0, 2.0, 41)
     angles = np.asarray(motion(ts, 1.0, mass=1.3, viscous=0.2)["O.angle"])
+    mechanism = pendulum(1.3, 0.15)  # of one: its functions are compared as objects
     problems = [
         Problem(
-            pendulum(1.3, 0.15),
+            mechanism,
             mbd.Experiment(
                 ts, {"O.angle": angles + NOISE * draws.normal(size=41)}, start={"O.angle": 1.0}, sigma=NOISE
             ),

@@ -26,6 +26,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.engine.binding.tracing import TracedFunction
 from jaxmbd.engine.calls.known_code import is_found_by_name, is_of_library
 from jaxmbd.engine.calls.structure import ARRAY
+from jaxmbd.upstream.equinox_internals import MISSING
 from jaxmbd.upstream.jax_internals import (
     ClosedJaxpr,
     Jaxpr,
@@ -93,6 +94,8 @@ class _Digest:
             self._words(kind.__name__, repr(value))
         elif value is ARRAY:
             self._words("any array")
+        elif value is MISSING:
+            self._words("no value")
         elif kind in (np.ndarray, jax.Array) or isinstance(value, np.generic | jax.Array):
             self._array(value)
         elif isinstance(value, np.dtype):

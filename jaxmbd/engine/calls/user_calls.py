@@ -99,7 +99,8 @@ class UserFunction:
         except (_NotAloneError, *_ASKS):
             self.is_alone = False
             return self.function(*arguments, **named)
-        return call(arrays)
+        # A part that it selects must be that part itself: so `equinox.tree_at` finds its place.
+        return self.function(*arguments, **named) if call.selects else call(arrays)
 
     def call(self, tree: TreeDef, others: tuple[object, ...], types: tuple[Type, ...]) -> "UserCall":
         """What it becomes for arguments of this structure, with these leaves and arrays of these types."""
@@ -157,6 +158,11 @@ class UserCall:
         self._jaxpr = jax.make_jaxpr(of_arrays)(*map(struct_of, types))
         if not is_concrete(self._jaxpr.consts):
             raise _NotAloneError
+
+    @property
+    def selects(self) -> bool:
+        """True if it computes nothing, and returns what it is given."""
+        return not (self._jaxpr.jaxpr.eqns or self._jaxpr.consts)
 
     def __call__(self, arrays: Sequence[Array]) -> Any:
         """The results for arrays of these types."""

@@ -1,5 +1,6 @@
 """A mechanism as the text of `model.c`, with all arguments of an export checked."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -121,7 +122,7 @@ def _formulation(call: str, formulation: AbstractFormulation | None) -> Abstract
 
 def _check_step(call: str, step: Any) -> None:
     is_number = isinstance(step, int | float | np.floating) and not isinstance(step, bool)
-    if step is not None and (not is_number or not np.isfinite(step) or step <= 0):
+    if step is not None and not (is_number and 0 < step <= sys.float_info.max):
         raise MechanismError(f"{call}: step must be positive [s] and finite, got {shown(step)}.")
 
 

@@ -88,7 +88,7 @@ def export_fmu(
     if path.suffix != ".fmu":
         raise MechanismError(f"An FMU is a file that ends with .fmu, such as 'crank.fmu', got {str(path)!r}.")
     check_flags("export_fmu", binary=binary)
-    if version not in VERSIONS:
+    if not isinstance(version, str) or version not in VERSIONS:
         raise MechanismError(f"export_fmu: version must be {' or '.join(map(repr, VERSIONS))}, got {shown(version)}.")
     built = c_model(
         "export_fmu", mechanism, state, Names(inputs, outputs, parameters), Settings(solver, step, formulation),
