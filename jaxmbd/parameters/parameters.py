@@ -25,7 +25,7 @@ from jaxmbd.parameters.numbers import Path, check_apart, find, find_node, is_pat
 from jaxmbd.parameters.places import AbstractPlace, Leaves, Named, Where, claims, place_of
 from jaxmbd.parameters.priors import AbstractPrior
 from jaxmbd.parameters.ranges import AbstractRange, Unbounded
-from jaxmbd.user_functions import call_user
+from jaxmbd.user_functions import call_user, with_bare_functions
 
 Build = Callable[[dict[str, PyTree]], Mechanism]
 Free: TypeAlias = Mapping[str, object] | Sequence[str]  # how free parameters are declared: by name, or names alone
@@ -293,16 +293,18 @@ def _start(mechanism: Mechanism | Build, name: str, parameter: Parameter) -> PyT
 
 def start_like(name: str, start: PyTree, value: PyTree) -> PyTree:
     """Return a starting value, a number for all leaves or a tree of its own, as a tree like `value`."""
-    numbers = _numbers(name, start)
+    numbers = _numbers(name, with_bare_functions(start))
     if eqx.is_array(numbers) and (numbers.ndim == 0 or not eqx.is_array(value)):
         return jax.tree.map(lambda x: jnp.broadcast_to(numbers, x.shape), value)
-    shapes = [[x.shape for x in jax.tree.leaves(tree)] for tree in (numbers, value)]
-    if shapes[0] != shapes[1] or jax.tree.structure(numbers) != jax.tree.structure(value):
+    structure = jax.tree.structure(value)
+    like = _numbers(name, with_bare_functions(value))  # in a mechanism, functions are nodes, in a module leaves
+    shapes = [[x.shape for x in jax.tree.leaves(tree)] for tree in (numbers, like)]
+    if shapes[0] != shapes[1] or jax.tree.structure(numbers) != jax.tree.structure(like):
         raise MechanismError(
             f"Free parameter {name!r}: the start is {eqx.tree_pformat(numbers)}, but it must be like "
-            f"{eqx.tree_pformat(value)}."
+            f"{eqx.tree_pformat(like)}."
         )
-    return numbers
+    return jax.tree.unflatten(structure, jax.tree.leaves(numbers))
 
 
 def _numbers(name: str, start: PyTree) -> PyTree:
