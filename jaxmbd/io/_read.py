@@ -16,15 +16,18 @@ from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
 if TYPE_CHECKING:
     from jaxmbd.io.asmt import model as asmt
     from jaxmbd.io.mjcf import model as mjcf
+    from jaxmbd.io.robotran import model as robotran
     from jaxmbd.io.sdf import model as sdf
     from jaxmbd.io.urdf import model as urdf
 else:  # a file is of one format
     asmt = lazy_loader.load("jaxmbd.io.asmt.model", suppress_warning=True)
     mjcf = lazy_loader.load("jaxmbd.io.mjcf.model", suppress_warning=True)
+    robotran = lazy_loader.load("jaxmbd.io.robotran.model", suppress_warning=True)
     sdf = lazy_loader.load("jaxmbd.io.sdf.model", suppress_warning=True)
     urdf = lazy_loader.load("jaxmbd.io.urdf.model", suppress_warning=True)
 
-SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt")
+SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt", ".mbs")
+_KINDS = {"mujoco": "mjcf", "robot": "urdf", "mbsDescR7": "robotran"}  # by the root elements of XML files
 
 
 def read(
@@ -37,7 +40,8 @@ def read(
     length_unit: float | None = None,
     within: str | Path | None = None,
 ) -> ImportedModel:
-    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`), SDF (`.sdf`, `.world`), ASMT (`.asmt`).
+    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`), SDF (`.sdf`, `.world`), ASMT (`.asmt`),
+    Robotran (`.mbs`).
 
     **Arguments:**
 
@@ -61,7 +65,7 @@ def read(
     """
     path = as_path("read", path)
     root = None if path.suffix == ".asmt" else read_xml(path)
-    kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
+    kind = "asmt" if root is None else _KINDS.get(root.tag, root.tag)
     options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
     options["length_unit"] = length_unit
     own: dict[str, tuple[str, ...]] = {
@@ -69,9 +73,11 @@ def read(
         "urdf": ("loops", "floating", "within"),
         "asmt": ("length_unit",),
         "sdf": ("within",),
+        "robotran": (),
     }
     if kind not in own:
-        raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF), <robot> (URDF) and <sdf>.", 1)
+        known = "<mujoco> (MJCF), <robot> (URDF), <sdf> and <mbsDescR7> (Robotran)"
+        raise file_error(path, f"the root element is <{kind}>; known are {known}.", 1)
     for name, value in options.items():
         if value is not None and name not in own[kind]:
             raise MechanismError(f"read: {name} has no meaning for {kind.upper()} files, got {value!r}.")
@@ -85,6 +91,8 @@ def read(
         model = mjcf.read_mjcf(path, root, keyframe, folder)
     elif kind == "sdf":
         model = sdf.read_sdf(path, root, folder)
+    elif kind == "robotran":
+        model = robotran.read_robotran(path, root)
     else:
         chosen = None if loops is None else as_path("read: loops", loops)
         model = urdf.read_urdf(path, root, chosen, bool(floating), folder)
