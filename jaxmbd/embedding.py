@@ -226,9 +226,9 @@ class _Embedding:
                 yield f"{body}.omega", f"{body}.omega_z"
             yield f"{body}.theta", f"{joint}.angle"
         for joint in self.mechanism.joints:
-            on_ground = isinstance(joint, pl.Revolute) and joint.a.body == GROUND
-            if on_ground and joint.b.body not in self.planes and _is_upright(joint):
-                yield f"{joint.b.body}.theta", f"{joint.name}.angle"
+            match joint:
+                case pl.Revolute(a=a, b=b) if a.body == GROUND and b.body not in self.planes and _is_upright(joint):
+                    yield f"{b.body}.theta", f"{joint.name}.angle"
 
     def name(self, name: str) -> str:
         """The name in space of a coordinate or another quantity."""
@@ -345,7 +345,7 @@ def _joint(own: _Embedding, joint: Any) -> list[Any]:
         case pl.Revolute():
             return [Revolute(joint.name, _marker(joint.a), _marker(joint.b), joint.armature)]
         case pl.Prismatic():
-            return [Prismatic(joint.name, *(_marker(m, _Z_ALONG_X) for m in joint.markers), joint.armature)]
+            return [Prismatic(joint.name, _marker(joint.a, _Z_ALONG_X), _marker(joint.b, _Z_ALONG_X), joint.armature)]
         case pl.PinInSlot():
             return _pin_in_slot(own, joint)
         case pl.RelativeAngle():

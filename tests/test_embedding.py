@@ -91,7 +91,10 @@ def test_accelerations_with_closed_loops_are_the_same(make: Any) -> None:
     rows = mbd.Equations(spatial).at(there.t, there.q)
     np.testing.assert_allclose(np.asarray(rows.position()), 0.0, atol=1e-9)
     np.testing.assert_allclose(np.asarray(rows.velocity(there.v)), 0.0, atol=1e-9)
-    here, found = (accelerations_here(m, s.q[None], s.v[None])[0] for m, s in ((mechanism, state), (spatial, there)))
+    here, found = (
+        accelerations_here(m, np.asarray(s.q)[None], np.asarray(s.v)[None])[0]
+        for m, s in ((mechanism, state), (spatial, there))
+    )
     if make is bench:
         assert spatial.nv == mechanism.nv
         expected = {RATES.get(name, name): value for name, value in here.items()}

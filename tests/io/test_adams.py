@@ -256,7 +256,8 @@ def test_a_slider_crank_is_the_mechanism_in_python(tmp_path: Path) -> None:
             ("crank", 1.0, (1e2, 1e3, 1e3)), ("rod", 2.0, (2e2, 9e3, 9e3)), ("slider", 3.0, (1e3, 1e3, 1e3))
         )
     )  # fmt: skip
-    ground, x_axis = sp.ground, {"rotation": np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]])}
+    ground = sp.ground
+    x_axis: Any = {"rotation": np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]])}
     joints = [
         sp.Revolute("joint_1", ground.at(), crank.at(-0.05)),
         sp.Revolute("joint_2", crank.at(0.05), rod.at(-0.15)),
@@ -273,7 +274,9 @@ def test_a_slider_crank_is_the_mechanism_in_python(tmp_path: Path) -> None:
     np.testing.assert_allclose(at.position(), 0.0, atol=1e-9)
     v = np.linalg.svd(np.asarray(at.jacobian))[2][-1]
     v = v * 3.0 / v[5]
-    found, there = (accelerations_here(m, state.q[None], v[None])[0] for m in (read_model.mechanism, expected))
+    found, there = (
+        accelerations_here(m, np.asarray(state.q)[None], v[None])[0] for m in (read_model.mechanism, expected)
+    )
     for name, value in there.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-8, atol=1e-8, err_msg=name)
     assert abs(there["crank.omega_z"]) > 1.0

@@ -1,6 +1,7 @@
 """Robotran's files: chains of joints, cuts, and what its projects hold as code."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -78,7 +79,7 @@ def in_python() -> sp.Mechanism:
     """The slider-crank of these three bodies."""
     J = np.array([[0.02, 0.002, 0.0], [0.002, 0.03, 0.0], [0.0, 0.0, 0.025]])
     crank, rod, slider = (sp.Body(name, mass, J) for name, mass in (("crank", 1.0), ("rod", 2.0), ("slider", 1.0)))
-    hinge = {"axis": "y"}
+    hinge: Any = {"axis": "y"}
     joints = [
         sp.Revolute("R2_crank", sp.ground.at(**hinge), crank.at(-0.2, **hinge)),
         sp.Revolute("R2_rod", crank.at(0.2, **hinge), rod.at(-0.5, 0, -0.1, **hinge)),
@@ -95,7 +96,10 @@ def test_a_closed_loop_is_the_mechanism_in_python(tmp_path: Path) -> None:
     np.testing.assert_allclose(state["R2_crank.angle"], -0.6, atol=0.2)  # the loop is closed near the start
     position = mbd.Equations(expected).at(state.t, state.q).position()
     np.testing.assert_allclose(position, 0.0, atol=1e-9)
-    found, there = (accelerations_here(m, state.q[None], state.v[None])[0] for m in (read_model.mechanism, expected))
+    found, there = (
+        accelerations_here(m, np.asarray(state.q)[None], np.asarray(state.v)[None])[0]
+        for m in (read_model.mechanism, expected)
+    )
     for name, value in there.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9)
     assert abs(there["R2_crank.angle_rate"]) > 1.0

@@ -88,9 +88,10 @@ class Values:
         """The body and the point that `<bodyname>` and `<pointname>` of an element name."""
         body, point = self.text(reference, "bodyname"), self.text(reference, "pointname")
         if body not in self.owners:
-            raise self.error(reference, unknown("body", body, self.owners))
+            raise self.error(reference, str(unknown("body", body, self.owners)))
         if (body, point) not in self.points:
-            raise self.error(reference, unknown("point", point, [own for on, own in self.points if on == body]))
+            own = [name for on, name in self.points if on == body]
+            raise self.error(reference, str(unknown("point", point, own)))
         return self.owners[body], Placement(self.points[body, point])
 
     def marker(self, element: Element, tag: str) -> Marker:
