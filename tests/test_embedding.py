@@ -136,21 +136,23 @@ def _law(t: Any, u: Any, parameters: Any) -> Any:
 
 
 def test_numbers_stay_differentiable() -> None:
-    """The derivative of a force by a marker's angle and by a mass, in both modes."""
+    """Derivatives of numbers in space by those in the plane, in both modes."""
 
-    def force(mass: Any, angle: Any) -> Any:
-        rod = pl.Body("rod", mass, 0.1)
-        O = pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0, angle))
-        spatial = mbd.in_space(pl.Mechanism([rod], [O], [pl.Gravity()], coordinates="joint"))
-        at = mbd.Equations(spatial).at(jnp.zeros(()), jnp.array([0.3]))
-        return at.force(jnp.zeros(1))[0]
+    def number(mass: Any, angle: Any) -> Any:
+        rod = pl.Body("rod", mass, 0.1 * mass, (0.0, 0.0, angle))
+        hinge = pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0, angle))
+        spiral = pl.TorsionalSpringDamper("spiral", rod.at(0.0, 0.0, 2.0 * angle), pl.ground.at(), mass)
+        made = mbd.in_space(pl.Mechanism([rod], [hinge], [spiral], coordinates="joint"))
+        spring = made["spiral"]
+        turn = made["O"].b.local.rotation[1, 0] + sp.rotation.matrix(made["rod"].pose[3:])[1, 0]
+        return made["rod"].inertia[2, 2] * turn + spring.stiffness * spring.free_position
 
-    def expected(mass: float, angle: float) -> Any:
-        return -mass * 9.81 * 0.5 * jnp.cos(0.3 - angle)
+    def expected(mass: Any, angle: Any) -> Any:
+        return 0.2 * mass * jnp.sin(angle) - mass * angle  # θ_ground − θ_rod − 2 angle = −c + angle − 2 angle
 
-    np.testing.assert_allclose(force(2.0, 0.4), expected(2.0, 0.4), rtol=1e-12)
+    np.testing.assert_allclose(number(2.0, 0.4), expected(2.0, 0.4), rtol=1e-12)
     for derivative in (jax.grad, jax.jacfwd):
-        found = derivative(force, argnums=(0, 1))(2.0, 0.4)
+        found = derivative(number, argnums=(0, 1))(2.0, 0.4)
         np.testing.assert_allclose(found, jax.grad(expected, argnums=(0, 1))(2.0, 0.4), rtol=1e-10)
 
 
