@@ -13,8 +13,6 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.io import read, write_mjcf, write_urdf
 from tests.io.mujoco_bench import accelerations_here
 
-BACK = 0.05  # [m] of a state that is no special one
-
 
 def slider_crank(with_forces: bool = True) -> pl.Mechanism:
     """A crank with turned markers, a rod, a slider on a slope; the loop is closed at the slider's pin."""
