@@ -50,6 +50,8 @@ from .analyses.simulation.solution import Violation as Violation
 from .analyses.simulation.step import step as step
 from .analyses.time_scales import TimeScales as TimeScales
 from .analyses.time_scales import time_scales as time_scales
+from .embedding import in_space as in_space
+from .embedding import state_in_space as state_in_space
 from .equations.equations import Equations as Equations
 from .errors import AssemblyError as AssemblyError
 from .errors import MechanismError as MechanismError

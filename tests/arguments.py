@@ -317,6 +317,7 @@ def analyses(folder: Path) -> dict[str, Call]:
         ),
         "free": call(lambda free: mbd.identification.Problem(m, mbd.Experiment(ts, measured), free), ["b.mass"]),
         "numbers": call(mbd.numbers, m, ["b.mass"]), "with_numbers": call(mbd.with_numbers, m, {"b.mass": 2.0}),
+        "in_space": call(mbd.in_space, m), "state_in_space": call(mbd.state_in_space, m, s),
         "inputs": call(mbd.inputs, m), "with_inputs": call(mbd.with_inputs, m, {"O.angle": 2.0}),
         "Parameter": call(mbd.identification.Parameter, "b.mass", start=2.0),
         "grid": call(sweeps.grid, {"x": [1.0, 2.0]}),

@@ -49,6 +49,7 @@ FLOORS = {
     8.2: "integrate.solvers",
     8.3: "integrate.adjoint",
     8.5: "state",
+    8.7: "embedding",
     9: "analyses",
     9.5: "extend",
     10: "identification",

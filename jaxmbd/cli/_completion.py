@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # The endings of files that hold a model; those of `jaxmbd.io.SUFFIXES` among them.
-ENDINGS = (".toml", ".py", ".xml", ".urdf", ".sdf", ".world", ".asmt")
+ENDINGS = (".toml", ".py", ".xml", ".urdf", ".sdf", ".world", ".asmt", ".mbs", ".adm")
 _LISTED = re.compile(r"^@listed\(.*?\)\ndef (\w+)\(", re.MULTILINE | re.DOTALL)
 
 

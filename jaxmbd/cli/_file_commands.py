@@ -96,10 +96,10 @@ def convert(
     step: options.Step = None,
     overwrite: options.Replace = False,
 ) -> None:
-    """Write the mechanism and its state at the start as a model file, text that can be read and changed, as an FMU, or
-    as C.
+    """Write the mechanism and its state at the start as a model file, text that can be read and changed, as an FMU, as
+    C, or for other programs as MJCF or URDF.
 
-    Of an FMU and of C the quantities to --read are outputs.
+    Of an FMU and of C the quantities to --read are outputs. MJCF and URDF need --coordinates joint.
     """
     check_new(to, overwrite)
     if to.suffix in (".fmu", ".c"):
@@ -116,5 +116,20 @@ def convert(
         }.items():  # fmt: skip
             if value:
                 raise MechanismError(f"{option} is for an FMU or C, files that end with .fmu or .c, got {str(to)!r}.")
-        mbd.save(model.mechanism, to, state=model.assembled())
+        if to.suffix in (".xml", ".urdf"):
+            _write_tree(model, to)
+        else:
+            mbd.save(model.mechanism, to, state=model.assembled())
     model.report(to)
+
+
+def _write_tree(model: Model, to: Path) -> None:
+    """Write an MJCF or URDF file, and show what became something else."""
+    if model.mechanism.coordinates != "joint":
+        raise MechanismError(f"{to.suffix} files hold a tree of joints: give --coordinates joint as well.")
+    if to.suffix == ".xml":
+        remarks = mbd.io.write_mjcf(model.mechanism, to, model.assembled())
+    else:
+        remarks = mbd.io.write_urdf(model.mechanism, to)
+    for remark in remarks:
+        model.console.print(printable(str(remark)), style="dim", highlight=False, soft_wrap=True)

@@ -21,7 +21,8 @@ _CHANNEL = "CHANNEL:final, max, min, mean or rms"
 ModelName = Annotated[
     str,
     Argument(
-        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, SDF, ASMT.",
+        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, SDF, ASMT, "
+        "Robotran, Adams.",
         autocompletion=complete_model,
     ),
 ]
@@ -145,7 +146,10 @@ Text = Annotated[
 ]
 Target = Annotated[
     Path,
-    Argument(help="The file to write: a model file .toml; with `convert` also an FMU .fmu, or C .c with a header."),
+    Argument(
+        help="The file to write: a model file .toml; with `convert` also an FMU .fmu, C .c with a header, MJCF .xml, "
+        "URDF .urdf."
+    ),
 ]
 Kept = Annotated[
     list[str] | None,

@@ -14,17 +14,23 @@ from jaxmbd.io._xml import read_xml
 from jaxmbd.model.mechanism.exact_axes import nearly_parallel, with_exact_axes
 
 if TYPE_CHECKING:
+    from jaxmbd.io.adams import model as adams
     from jaxmbd.io.asmt import model as asmt
     from jaxmbd.io.mjcf import model as mjcf
+    from jaxmbd.io.robotran import model as robotran
     from jaxmbd.io.sdf import model as sdf
     from jaxmbd.io.urdf import model as urdf
 else:  # a file is of one format
+    adams = lazy_loader.load("jaxmbd.io.adams.model", suppress_warning=True)
     asmt = lazy_loader.load("jaxmbd.io.asmt.model", suppress_warning=True)
     mjcf = lazy_loader.load("jaxmbd.io.mjcf.model", suppress_warning=True)
+    robotran = lazy_loader.load("jaxmbd.io.robotran.model", suppress_warning=True)
     sdf = lazy_loader.load("jaxmbd.io.sdf.model", suppress_warning=True)
     urdf = lazy_loader.load("jaxmbd.io.urdf.model", suppress_warning=True)
 
-SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt")
+SUFFIXES = (".xml", ".urdf", ".sdf", ".world", ".asmt", ".mbs", ".adm")
+_KINDS = {"mujoco": "mjcf", "robot": "urdf", "mbsDescR7": "robotran"}  # by the root elements of XML files
+_TEXTS = {".asmt": "asmt", ".adm": "adams"}  # of files that are no XML
 
 
 def read(
@@ -37,7 +43,8 @@ def read(
     length_unit: float | None = None,
     within: str | Path | None = None,
 ) -> ImportedModel:
-    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`), SDF (`.sdf`, `.world`), ASMT (`.asmt`).
+    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`), SDF (`.sdf`, `.world`), ASMT (`.asmt`),
+    Robotran (`.mbs`), Adams (`.adm`).
 
     **Arguments:**
 
@@ -60,8 +67,8 @@ def read(
         >>> solution = mbd.simulate(model.mechanism, model.state, ts)  # doctest: +SKIP
     """
     path = as_path("read", path)
-    root = None if path.suffix == ".asmt" else read_xml(path)
-    kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
+    root = None if path.suffix in _TEXTS else read_xml(path)
+    kind = _TEXTS[path.suffix] if root is None else _KINDS.get(root.tag, root.tag)
     options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
     options["length_unit"] = length_unit
     own: dict[str, tuple[str, ...]] = {
@@ -69,9 +76,12 @@ def read(
         "urdf": ("loops", "floating", "within"),
         "asmt": ("length_unit",),
         "sdf": ("within",),
+        "robotran": (),
+        "adams": (),
     }
     if kind not in own:
-        raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF), <robot> (URDF) and <sdf>.", 1)
+        known = "<mujoco> (MJCF), <robot> (URDF), <sdf> and <mbsDescR7> (Robotran)"
+        raise file_error(path, f"the root element is <{kind}>; known are {known}.", 1)
     for name, value in options.items():
         if value is not None and name not in own[kind]:
             raise MechanismError(f"read: {name} has no meaning for {kind.upper()} files, got {value!r}.")
@@ -80,11 +90,13 @@ def read(
         check_number("read", "length_unit", as_float(length_unit), "m")
     folder = path.parent if within is None else as_path("read: within", within)
     if root is None:
-        model = asmt.read_asmt(path, length_unit)
+        model = adams.read_adams(path) if kind == "adams" else asmt.read_asmt(path, length_unit)
     elif kind == "mjcf":
         model = mjcf.read_mjcf(path, root, keyframe, folder)
     elif kind == "sdf":
         model = sdf.read_sdf(path, root, folder)
+    elif kind == "robotran":
+        model = robotran.read_robotran(path, root)
     else:
         chosen = None if loops is None else as_path("read: loops", loops)
         model = urdf.read_urdf(path, root, chosen, bool(floating), folder)

@@ -30,6 +30,16 @@ def test_a_file_starts_where_its_state_is(model: str) -> None:
     assert float(row(text, "rod.theta")[2]) == pytest.approx(float(motion["rod.theta"][-1]), rel=1e-5)
 
 
+def test_a_mechanism_of_the_plane_becomes_a_file_of_other_programs(model: str, tmp_path: Path) -> None:
+    code, text = run("convert", model, str(tmp_path / "swing.xml"))
+    assert (code, "give --coordinates joint as well" in said(text)) == (1, True)
+    for ending, start in ((".xml", "<mujoco>"), (".urdf", "<robot")):
+        path = tmp_path / f"swing{ending}"
+        code, text = run("convert", "pendulum", str(path), "--coordinates", "joint")
+        assert (code, "the plane of the mechanism is that of x and y" in said(text)) == (0, True)
+        assert path.read_text().startswith(start)
+
+
 def test_a_model_becomes_c_with_inputs_outputs_and_parameters_by_name(model: str, tmp_path: Path) -> None:
     names = ("--push", "rod.fx", "--read", "energy", "--parameter", "*.mass", "--step", "0.01")
     code, text = run("convert", model, str(tmp_path / "swing.c"), *names)

@@ -63,6 +63,17 @@ def asmt(path: Path) -> Any:
     return read(path / "m.asmt")
 
 
+def adm(path: Path) -> Any:
+    (path / "m.adm").write_text(f"title\nPART/1, MASS = {CLEAR}{TURNED}\n")
+    return read(path / "m.adm")
+
+
+def mbs(path: Path) -> Any:
+    body = f"<body><bodyname>{TURNED}{NARROW}</bodyname></body>"
+    (path / "m.mbs").write_text(f"<mbsDescR7><base/><bodytree>{body}</bodytree></mbsDescR7>")
+    return read(path / "m.mbs")
+
+
 def csv(path: Path) -> Any:
     (path / "m.csv").write_text(f"time [s],rod.theta [{CLEAR}{TURNED}]\n0,1\n1,2\n")
     return read_table(path / "m.csv", pendulum)
@@ -83,7 +94,7 @@ def name_of_file(path: Path) -> Any:
     return mbd.load(path / f"{CLEAR}{TURNED}.toml")
 
 
-@pytest.mark.parametrize("open_it", [toml, toml_value, urdf, mjcf, asmt, csv, csv_cell, netcdf, name_of_file])
+@pytest.mark.parametrize("open_it", [toml, toml_value, urdf, mjcf, asmt, adm, mbs, csv, csv_cell, netcdf, name_of_file])
 def test_no_text_of_a_file_controls_the_terminal(open_it: Callable[[Path], Any], tmp_path: Path) -> None:
     with pytest.raises(MechanismError) as caught:
         open_it(tmp_path)
@@ -122,7 +133,7 @@ needs_pipes = pytest.mark.skipif(sys.platform == "win32", reason="there are no p
 
 
 @needs_pipes
-@pytest.mark.parametrize("ending", ["toml", "urdf", "xml", "asmt", "nc", "csv"])
+@pytest.mark.parametrize("ending", ["toml", "urdf", "xml", "asmt", "adm", "mbs", "nc", "csv"])
 def test_a_pipe_is_no_model(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"m.{ending}"
     os.mkfifo(path)

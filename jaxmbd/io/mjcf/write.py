@@ -9,7 +9,7 @@ from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
-from jaxmbd.io._written_tree import check_tree_in_space, remark_on_shapes
+from jaxmbd.io._written_tree import remark_on_shapes, tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
@@ -19,7 +19,7 @@ from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
-from jaxmbd.state.state import State, check_state
+from jaxmbd.state.state import State
 
 # The joints of MJCF that a tree joint consists of, in the order in which they move its second marker: the coordinate
 # here, the type there, and its axis among those of the markers.
@@ -37,30 +37,30 @@ _PARTS: dict[type, tuple[tuple[str, str, int], ...]] = {
 def write_mjcf(
     mechanism: Mechanism, path: str | Path, state: State | None = None, *, strict: bool = False
 ) -> tuple[Remark, ...]:
-    """Write a mechanism in space as an MJCF file for MuJoCo, with a state as its keyframe `"start"`.
+    """Write a mechanism as an MJCF file for MuJoCo, with a state as its keyframe `"start"`.
 
     Joints of the spanning tree become joints of nested bodies; their `qpos` are the joint coordinates. The other joints
-    become equalities, which MuJoCo keeps by stiff spring-dampers.
+    become equalities, which MuJoCo keeps by stiff spring-dampers. A mechanism of the plane lies in that of x and y, as
+    `in_space` places it.
 
     **Arguments:** `mechanism`, in joint coordinates; `path` of the file; `state` of the mechanism; `strict`: raise if
     the file would lack something that moves the mechanism.
 
     **Returns:** remarks on what became something else, or nothing.
 
-    **Raises:** `MechanismError` if the mechanism is in the plane or in absolute coordinates, or its tree has a joint
-    that MJCF cannot express.
+    **Raises:** `MechanismError` if the mechanism is in absolute coordinates, its tree has a joint that MJCF cannot
+    express, or a joint of the plane has no counterpart in space.
 
         >>> remarks = write_mjcf(mechanism, "mechanism.xml", state)  # doctest: +SKIP
     """
-    check_tree_in_space("write_mjcf", mechanism, "the nested bodies")
-    if state is not None:
-        check_state(mechanism, state)
+    file = as_path("write_mjcf", path)
+    remarks = Remarks(file)
+    mechanism, state = tree_in_space("write_mjcf", mechanism, "the nested bodies", remarks, state)
     root = ElementTree.Element("mujoco")
     ElementTree.SubElement(root, "compiler", angle="radian", autolimits="true")
     ElementTree.SubElement(root, "option", gravity="0 0 0")
     world = ElementTree.SubElement(root, "worldbody")
-    file = as_path("write_mjcf", path)
-    target = Target(mechanism, root, Remarks(file), {GROUND: world})
+    target = Target(mechanism, root, remarks, {GROUND: world})
     order = _write_tree(target)
     write_constraints(target)
     write_forces(target)

@@ -11,7 +11,7 @@ from jaxmbd.checks import as_path
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
-from jaxmbd.io._written_tree import check_tree_in_space, remark_on_shapes
+from jaxmbd.io._written_tree import remark_on_shapes, tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.force.force import Gravity
@@ -38,9 +38,9 @@ _Z = "0 0 1"
 class _Robot:
     """The file that is written: `frames` of the links relative to the bodies, `joints` by their coordinates."""
 
-    def __init__(self, mechanism: Mechanism, path: Path) -> None:
-        self.mechanism, self.remarks = mechanism, Remarks(path)
-        self.root = Element("robot", name=path.stem)
+    def __init__(self, mechanism: Mechanism, remarks: Remarks) -> None:
+        self.mechanism, self.remarks = mechanism, remarks
+        self.root = Element("robot", name=remarks.path.stem)
         self.frames = {GROUND: Placement()}
         self.joints: dict[str, Element] = {}
 
@@ -54,7 +54,7 @@ class _Robot:
 
 
 def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) -> tuple[Remark, ...]:
-    """Write a mechanism in space as a URDF file.
+    """Write a mechanism as a URDF file; one of the plane lies in the plane of x and y, as `in_space` places it.
 
     The frame of a link is that of the joint to it, as URDF has it. Joints that close loops become `<loop_joint>`, gears
     `<mimic>`. URDF has no forces, drivers, sensors or states.
@@ -64,14 +64,14 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
 
     **Returns:** remarks on what became something else, or nothing.
 
-    **Raises:** `MechanismError` if the mechanism is in the plane or in absolute coordinates, or its tree has a joint
-    that URDF cannot express.
+    **Raises:** `MechanismError` if the mechanism is in absolute coordinates, its tree has a joint that URDF cannot
+    express, or a joint of the plane has no counterpart in space.
 
         >>> remarks = write_urdf(mechanism, "mechanism.urdf")  # doctest: +SKIP
     """
-    check_tree_in_space("write_urdf", mechanism, "links and joints")
     file = as_path("write_urdf", path)
-    robot = _Robot(mechanism, file)
+    robot = _Robot(*_in_space(mechanism, Remarks(file)))
+    mechanism = robot.mechanism
     SubElement(robot.root, "link", name=GROUND)
     for branch, joint in zip(mechanism.tree.branches, mechanism.tree_joints(), strict=True):
         _frame(robot, branch, joint)
@@ -94,6 +94,10 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
     ElementTree.indent(robot.root)
     file.write_text(ElementTree.tostring(robot.root, encoding="unicode") + "\n", encoding="utf-8")
     return robot.remarks.in_order
+
+
+def _in_space(mechanism: Mechanism, remarks: Remarks) -> tuple[Mechanism, Remarks]:
+    return tree_in_space("write_urdf", mechanism, "links and joints", remarks)[0], remarks
 
 
 def _ends(branch: TreeJoint, joint: AbstractTreeJoint) -> tuple[AbstractMarker, AbstractMarker]:
