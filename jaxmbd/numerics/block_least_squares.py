@@ -34,6 +34,9 @@ class Step(NamedTuple):
         return np.concatenate([self.shared, *(x.ravel() for x in self.own)])
 
 
+_LARGEST = float(np.finfo(float).max) ** 0.5 * 1e-6  # the squares of so many residuals as fit into memory have a sum
+
+
 @dataclass(frozen=True)
 class Block:
     """The rows of a stack: columns own, next, shared, residual.
@@ -106,8 +109,8 @@ class Linearised:
 
     @property
     def is_finite(self) -> bool:
-        """True if all residuals and derivatives are finite."""
-        return all(np.isfinite(R).all() for R in self._rows())
+        """True if all residuals and derivatives are finite, and so are sums of their squares."""
+        return all((np.abs(R) < _LARGEST).all() for R in self._rows())
 
     def _rows(self) -> tuple[np.ndarray, ...]:
         return (*(R for block in self.stacks for R in block.parts), self.priors)

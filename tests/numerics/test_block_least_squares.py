@@ -149,6 +149,16 @@ def run(
         return state, stop.value.outcome
 
 
+@pytest.mark.parametrize("large", [1e160, np.inf, np.nan])
+def test_rows_too_large_for_their_squares_are_not_finite(large: float) -> None:
+    """Such are the derivatives at the end of a long chaotic motion."""
+    rows = np.ones((1, 4, S + P + 1))
+    priors = np.ones((2, P + 1))
+    assert Linearised((Block(rows, rows[:, :0], None, 1, S),), priors).is_finite
+    rows[0, 1, 2] = large
+    assert not Linearised((Block(rows, rows[:, :0], None, 1, S),), priors).is_finite
+
+
 def test_search_finds_the_end_of_a_curved_valley() -> None:
     state, outcome = run([-1.2, 1.0])
     assert outcome == "converged"
