@@ -1,6 +1,7 @@
 """What is published: the source archive, and the wheel, which needs no compiler where it is installed."""
 
 import hashlib
+import json
 import os
 import re
 import site
@@ -11,8 +12,10 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import jaxmbd as mbd
 from jaxmbd import data as measured
 from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS
 
@@ -121,33 +124,71 @@ print(build_vm.description(), file=sys.stderr)
 """
 
 
-def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
-    """In an empty environment and home, with no compiler on the path and one in CC that fails."""
-    environment = tmp_path / "environment"
-    venv.create(environment, symlinks=True)
-    python = environment / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "-q"]
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
-    (packages,) = environment.glob("lib/python3*/site-packages")
-    # The dependencies come from here; lines of `.pth` files in those folders are not read, so no jaxmbd does.
-    here = [*site.getsitepackages(), *(p for p in sys.path if p and not (Path(p) / "jaxmbd").exists())]
-    (packages / "dependencies.pth").write_text("\n".join(here))
-    home = tmp_path / "home"
-    home.mkdir()
-    variables = {"HOME": str(home), "CC": "/bin/false", "PATH": str(environment / "bin"), "MPLBACKEND": "agg"}
+class Installed:
+    """A wheel in an empty environment and home, with no compiler on the path and one in CC that fails."""
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True)
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        environment, self.home = folder / "environment", folder / "home"
+        venv.create(environment, symlinks=True)
+        self.python, self.command = (str(environment / "bin" / name) for name in ("python", "jaxmbd"))
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check", "install", "-q"]
+        subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+        (packages,) = environment.glob("lib/python3*/site-packages")
+        # The dependencies come from here; lines of `.pth` files in those folders are not read, so no jaxmbd does.
+        here = [*site.getsitepackages(), *(p for p in sys.path if p and not (Path(p) / "jaxmbd").exists())]
+        (packages / "dependencies.pth").write_text("\n".join(here))
+        self.home.mkdir()
+        self._variables = {
+            "HOME": str(self.home), "CC": "/bin/false", "PATH": str(environment / "bin"), "MPLBACKEND": "agg",
+        }  # fmt: skip
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command, which must succeed."""
+        done = subprocess.run(command, env=self._variables, cwd=self.home, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
-    jaxmbd = str(environment / "bin" / "jaxmbd")
-    assert "simulate" in run(jaxmbd, "--help").stdout
-    assert "virtual machine: prebuilt for" in run(jaxmbd, "version").stdout
-    run(jaxmbd, "simulate", "pendulum", "--no-film", "--out", str(home / "out"))
-    assert (home / "out" / "simulate.nc").exists()
-    assert "prebuilt for" in run(str(python), "-W", "error", "-c", MOTION).stderr
+
+def check_it_needs_no_compiler(wheel: Path, folder: Path) -> None:
+    """A wheel with prebuilt libraries is installed and used."""
+    installed = Installed(wheel, folder)
+    assert "simulate" in installed.run(installed.command, "--help").stdout
+    assert "virtual machine: prebuilt for" in installed.run(installed.command, "version").stdout
+    installed.run(installed.command, "simulate", "planar-four-bar", "--no-film", "--out", str(installed.home / "out"))
+    assert (installed.home / "out" / "simulate.nc").exists()
+    assert "prebuilt for" in installed.run(installed.python, "-W", "error", "-c", MOTION).stderr
     data = [name for name in vars(measured) if name.endswith("pendulum")]
     assert len(data) == 3
-    run(str(python), "-c", "from jaxmbd import data; " + "; ".join(f"data.{name}()" for name in data))
-    assert [path.name for path in home.rglob("*.so")] == []
+    installed.run(installed.python, "-c", "from jaxmbd import data; " + "; ".join(f"data.{name}()" for name in data))
+    assert [path.name for path in installed.home.rglob("*.so")] == []
+
+
+def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
+    check_it_needs_no_compiler(wheel, tmp_path)
+
+
+FALLBACK = """
+import json, sys
+import jax, numpy as np, jaxmbd as mbd
+jax.config.update("jax_enable_x64", True)
+assert "site-packages" in mbd.__file__, mbd.__file__
+example = mbd.examples.get("planar-four-bar")
+solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5))
+found = {"q": solution.q.tolist(), "energy": solution.energies()["energy"].tolist(), "engine": solution.engine}
+print(json.dumps(found))
+"""
+
+
+def test_a_wheel_without_libraries_computes_the_same(tmp_path: Path) -> None:
+    """By XLA and NumPy, after a warning, where there is no compiler either."""
+    installed = Installed(build(tmp_path, "--wheel", prebuilt=False), tmp_path)
+    assert "virtual machine: none, XLA alone" in installed.run(installed.command, "version").stdout
+    done = installed.run(installed.python, "-c", FALLBACK)
+    assert "It needs a C compiler" in done.stderr
+    found = json.loads(done.stdout)
+    example = mbd.examples.get("planar-four-bar")
+    solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5))
+    assert solution.engine != found["engine"]
+    np.testing.assert_allclose(found["q"], solution.q, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found["energy"], solution.energies()["energy"], rtol=1e-9, atol=1e-9)
+    assert [path.name for path in installed.home.rglob("*.so")] == []
