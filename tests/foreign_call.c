@@ -1,6 +1,7 @@
 /* Calls a library of another system or architecture there, or where that is emulated: a program on a batch. Its arrays are
-   in `call.h`, which `test_wheels.py` writes. Prints the results, one number a line. */
+   in `call.h`, which `test_wheels.py` writes. Prints the results, the bits of one number a line. */
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #ifdef _WIN32
@@ -31,6 +32,6 @@ int main(int count, char **arguments) {
     return 5;
   if (run(1, 7, BATCH, data, sizes, INPUTS, OUTPUTS)) return 6;
   for (int64_t k = 0; k < OUTPUTS; k++)
-    for (int64_t i = 0; i < BATCH; i++) printf("%.17g\n", ((double *)data[INPUTS + k])[i]);
+    for (int64_t i = 0; i < BATCH; i++) printf("%016" PRIx64 "\n", ((uint64_t *)data[INPUTS + k])[i]);
   return 0;
 }

@@ -17,7 +17,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import data as measured
-from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS
+from jaxmbd.engine.machine.build_vm import machine
+from jaxmbd.engine.machine.gpu.launcher import launcher_library
+from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS, features_library
 
 ROOT = Path(__file__).parents[1]
 PREBUILT = re.compile(r"jaxmbd/engine/machine/prebuilt/((?:machine|launcher)-\S+)-ffi\d+\.\d+-[0-9a-f]{16}\.so")
@@ -82,13 +84,60 @@ def test_a_wheel_that_lacks_its_libraries_is_not_built(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+# Stands in for the package ziglang: it makes what passes for a library, and writes down for which system.
+STAND_IN = """
+import os, sys
+arguments = sys.argv[1:]
+with open(os.environ["ASKED"], "a") as file:
+    file.write(" ".join(arguments) + "\\n")
+output = arguments[arguments.index("-o") + 1]
+with open(output, "w") as file:
+    file.write("x" * 64 + os.environ["NAMES"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "clang", "ending", "count"),
+    [
+        ("manylinux_2_28_aarch64", "aarch64-linux-gnu.2.28", ".so", 2),
+        ("macosx_11_0_arm64", "aarch64-macos.11.0", ".dylib", 1),
+        ("win_amd64", "x86_64-windows-gnu", ".dll", 4),
+    ],
+)
+def test_wheels_of_other_systems_are_named_as_these_look_for_them(
+    tag: str, clang: str, ending: str, count: int, tmp_path: Path
+) -> None:
+    """The compiler is told the system, and no option that it does not know; `make wheels` uses the true one."""
+    (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__main__.py").write_text(STAND_IN)
+    names = " ".join([*machine().symbols, *launcher_library().symbols, *features_library().symbols])
+    variables = {"PYTHONPATH": str(tmp_path), "ASKED": str(tmp_path / "asked"), "NAMES": names, "JAXMBD_WHEEL": tag}
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", **variables)
+    assert made.returncode == 0, made.stdout + made.stderr
+    (wheel,) = tmp_path.glob(f"jaxmbd-*-py3-none-{tag}.whl")
+    libraries = [Path(name).name for name in contents(wheel) if "/prebuilt/" in name]
+    assert len(libraries) == count
+    assert {Path(name).suffix for name in libraries} == {ending}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert len(asked) == count
+    assert all(line.startswith(f"cc -target {clang} -s ") and "-march" not in line for line in asked)
+
+
+def test_a_wheel_for_an_unknown_system_is_not_built(tmp_path: Path) -> None:
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", JAXMBD_WHEEL="win32")
+    assert made.returncode != 0
+    assert (
+        "There are no wheels for JAXMBD_WHEEL='win32'; platforms are manylinux_2_28_x86_64" in made.stdout + made.stderr
+    )
+
+
 def test_the_source_archive_can_be_tested_and_built(wheel: Path) -> None:
     """It holds what `make test` and `make dist` read, and nothing that they or an editor leave."""
     (path,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         files = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
     assert files >= sources() | {"LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "Makefile"}
-    read = ("tests/**/*.*", "benchmarks/*.py", "docs/**/*.md", ".github/**/*.yml", ".ci/*", "*.md")
+    read = ("tests/**/*.*", "benchmarks/*.py", "conda/*", "docs/**/*.md", ".github/**/*.yml", ".ci/*", "*.md")
     expected = {path.relative_to(ROOT).as_posix() for pattern in read for path in ROOT.glob(pattern)}
     assert {name for name in expected if "__pycache__" not in name and not name.startswith("docs/generated/")} <= files
     assert [name for name in files if re.search(r"\.(pyc|so|o)$|(^|/)(__pycache__|\.venv|out|dist|build)/", name)] == []
