@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes 3 GB and more (7 in the end of test-all), and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test test-all quick newest sanitize lint format bench dist docs docs-serve page-libraries clean
+.PHONY: help demo test test-all quick newest sanitize lint format bench dist wheels docs docs-serve page-libraries clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,8 @@ help:
 	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 40 minutes)"
 	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
 	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
+	@echo "make wheels   build the source archive, a wheel for all systems and those with prebuilt libraries for Linux, macOS"
+	@echo "              and Windows into dist, and test them (half an hour on two processors)"
 	@echo "make docs     build the documentation site into out/site (two minutes); warnings are errors"
 	@echo "make docs-serve build it and serve it on http://localhost:8000"
 	@echo "make clean    remove .venv, .venv-*, caches, build, dist, docs/generated and out"
@@ -83,6 +85,20 @@ dist: $(VENV)/.installed-dev
 	@HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build
 	@$(BIN)/twine check --strict dist/*
 
+# In an environment of its own, since it needs the oldest jax allowed. WHEELS=win_amd64 builds that wheel alone.
+WHEELS_VENV := .venv-wheels
+WHEELS := $(shell awk -F'"' '/^    Target/ { print $$2 }' hatch_build.py)
+wheels: $(WHEELS_VENV)/.installed-wheels
+	@rm -rf dist
+	@$(WHEELS_VENV)/bin/python -m build --no-isolation
+	@for tag in $(WHEELS); do \
+		echo "libraries for $$tag"; \
+		JAXMBD_WHEEL=$$tag HATCH_BUILD_HOOK_ENABLE_CUSTOM=true \
+			$(WHEELS_VENV)/bin/python -m build --no-isolation --wheel || exit 1; \
+	done
+	@$(WHEELS_VENV)/bin/twine check --strict dist/*
+	@$(WHEELS_VENV)/bin/python -m pytest -q tests/test_wheels.py
+
 docs: $(VENV)/.installed-docs
 	@$(BIN)/python -m sphinx -b html -q -W --keep-going -d out/site-cache docs out/site
 	@echo "out/site/index.html"
@@ -129,6 +145,12 @@ $(VENV)/.installed-bench: $(VENV)/.created pyproject.toml
 	@echo "installing jaxmbd and the programs to compare it with into $(VENV)"
 	@$(PIP_INSTALL) -e '.[bench]'
 	@touch $@ $(VENV)/.installed
+
+$(WHEELS_VENV)/.installed-wheels: pyproject.toml
+	@$(MAKE) --no-print-directory VENV=$(WHEELS_VENV) $(WHEELS_VENV)/.created
+	@echo "installing what builds wheels into $(WHEELS_VENV)"
+	@$(PIP_INSTALL:$(BIN)/%=$(WHEELS_VENV)/bin/%) -e '.[wheels]'
+	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.created pyproject.toml
 	@echo "installing jaxmbd and the tools for its documentation into $(VENV)"

@@ -6,6 +6,7 @@ folder may import each other. To add a module directly under `jaxmbd/`, put its 
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -406,6 +407,20 @@ def test_the_page_on_architecture_names_all_files() -> None:
     named = re.findall(r"\w+(?=\.py`)", (ROOT / "docs" / "architecture.md").read_text())
     files = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
     assert not sorted(str(path) for path in files if path.stem not in (*named, "__init__", "__main__"))
+
+
+# A name more is a decision; what tests, examples and the command write has its place elsewhere.
+AT_THE_TOP = {
+    ".ci", ".github", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "benchmarks", "conda", "docs",
+    "hatch_build.py", "jaxmbd", "notebooks", "pyproject.toml", "tests",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the source archive has no history")
+def test_what_lies_at_the_top_belongs_there() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {line.split("/")[0] for line in listed.splitlines()} <= AT_THE_TOP
 
 
 def test_the_table_of_equations_names_files_that_exist() -> None:

@@ -1,6 +1,7 @@
 """What is published: the source archive, and the wheel, which needs no compiler where it is installed."""
 
 import hashlib
+import json
 import os
 import re
 import site
@@ -11,10 +12,14 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import jaxmbd as mbd
 from jaxmbd import data as measured
-from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS
+from jaxmbd.engine.machine.build_vm import machine
+from jaxmbd.engine.machine.gpu.launcher import launcher_library
+from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS, features_library
 
 ROOT = Path(__file__).parents[1]
 PREBUILT = re.compile(r"jaxmbd/engine/machine/prebuilt/((?:machine|launcher)-\S+)-ffi\d+\.\d+-[0-9a-f]{16}\.so")
@@ -79,13 +84,60 @@ def test_a_wheel_that_lacks_its_libraries_is_not_built(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+# Stands in for the package ziglang: it makes what passes for a library, and writes down for which system.
+STAND_IN = """
+import os, sys
+arguments = sys.argv[1:]
+with open(os.environ["ASKED"], "a") as file:
+    file.write(" ".join(arguments) + "\\n")
+output = arguments[arguments.index("-o") + 1]
+with open(output, "w") as file:
+    file.write("x" * 64 + os.environ["NAMES"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "clang", "ending", "count"),
+    [
+        ("manylinux_2_28_aarch64", "aarch64-linux-gnu.2.28", ".so", 2),
+        ("macosx_11_0_arm64", "aarch64-macos.11.0", ".dylib", 1),
+        ("win_amd64", "x86_64-windows-gnu", ".dll", 4),
+    ],
+)
+def test_wheels_of_other_systems_are_named_as_these_look_for_them(
+    tag: str, clang: str, ending: str, count: int, tmp_path: Path
+) -> None:
+    """The compiler is told the system, and no option that it does not know; `make wheels` uses the true one."""
+    (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__main__.py").write_text(STAND_IN)
+    names = " ".join([*machine().symbols, *launcher_library().symbols, *features_library().symbols])
+    variables = {"PYTHONPATH": str(tmp_path), "ASKED": str(tmp_path / "asked"), "NAMES": names, "JAXMBD_WHEEL": tag}
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", **variables)
+    assert made.returncode == 0, made.stdout + made.stderr
+    (wheel,) = tmp_path.glob(f"jaxmbd-*-py3-none-{tag}.whl")
+    libraries = [Path(name).name for name in contents(wheel) if "/prebuilt/" in name]
+    assert len(libraries) == count
+    assert {Path(name).suffix for name in libraries} == {ending}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert len(asked) == count
+    assert all(line.startswith(f"cc -target {clang} -s ") and "-march" not in line for line in asked)
+
+
+def test_a_wheel_for_an_unknown_system_is_not_built(tmp_path: Path) -> None:
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", JAXMBD_WHEEL="win32")
+    assert made.returncode != 0
+    assert (
+        "There are no wheels for JAXMBD_WHEEL='win32'; platforms are manylinux_2_28_x86_64" in made.stdout + made.stderr
+    )
+
+
 def test_the_source_archive_can_be_tested_and_built(wheel: Path) -> None:
     """It holds what `make test` and `make dist` read, and nothing that they or an editor leave."""
     (path,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         files = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
     assert files >= sources() | {"LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "Makefile"}
-    read = ("tests/**/*.*", "benchmarks/*.py", "docs/**/*.md", ".github/**/*.yml", ".ci/*", "*.md")
+    read = ("tests/**/*.*", "benchmarks/*.py", "conda/*", "docs/**/*.md", ".github/**/*.yml", ".ci/*", "*.md")
     expected = {path.relative_to(ROOT).as_posix() for pattern in read for path in ROOT.glob(pattern)}
     assert {name for name in expected if "__pycache__" not in name and not name.startswith("docs/generated/")} <= files
     assert [name for name in files if re.search(r"\.(pyc|so|o)$|(^|/)(__pycache__|\.venv|out|dist|build)/", name)] == []
@@ -121,33 +173,71 @@ print(build_vm.description(), file=sys.stderr)
 """
 
 
-def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
-    """In an empty environment and home, with no compiler on the path and one in CC that fails."""
-    environment = tmp_path / "environment"
-    venv.create(environment, symlinks=True)
-    python = environment / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "-q"]
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
-    (packages,) = environment.glob("lib/python3*/site-packages")
-    # The dependencies come from here; lines of `.pth` files in those folders are not read, so no jaxmbd does.
-    here = [*site.getsitepackages(), *(p for p in sys.path if p and not (Path(p) / "jaxmbd").exists())]
-    (packages / "dependencies.pth").write_text("\n".join(here))
-    home = tmp_path / "home"
-    home.mkdir()
-    variables = {"HOME": str(home), "CC": "/bin/false", "PATH": str(environment / "bin"), "MPLBACKEND": "agg"}
+class Installed:
+    """A wheel in an empty environment and home, with no compiler on the path and one in CC that fails."""
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True)
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        environment, self.home = folder / "environment", folder / "home"
+        venv.create(environment, symlinks=True)
+        self.python, self.command = (str(environment / "bin" / name) for name in ("python", "jaxmbd"))
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check", "install", "-q"]
+        subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+        (packages,) = environment.glob("lib/python3*/site-packages")
+        # The dependencies come from here; lines of `.pth` files in those folders are not read, so no jaxmbd does.
+        here = [*site.getsitepackages(), *(p for p in sys.path if p and not (Path(p) / "jaxmbd").exists())]
+        (packages / "dependencies.pth").write_text("\n".join(here))
+        self.home.mkdir()
+        self._variables = {
+            "HOME": str(self.home), "CC": "/bin/false", "PATH": str(environment / "bin"), "MPLBACKEND": "agg",
+        }  # fmt: skip
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command, which must succeed."""
+        done = subprocess.run(command, env=self._variables, cwd=self.home, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
-    jaxmbd = str(environment / "bin" / "jaxmbd")
-    assert "simulate" in run(jaxmbd, "--help").stdout
-    assert "virtual machine: prebuilt for" in run(jaxmbd, "version").stdout
-    run(jaxmbd, "simulate", "pendulum", "--no-film", "--out", str(home / "out"))
-    assert (home / "out" / "simulate.nc").exists()
-    assert "prebuilt for" in run(str(python), "-W", "error", "-c", MOTION).stderr
+
+def check_it_needs_no_compiler(wheel: Path, folder: Path) -> None:
+    """A wheel with prebuilt libraries is installed and used."""
+    installed = Installed(wheel, folder)
+    assert "simulate" in installed.run(installed.command, "--help").stdout
+    assert "virtual machine: prebuilt for" in installed.run(installed.command, "version").stdout
+    installed.run(installed.command, "simulate", "planar-four-bar", "--no-film", "--out", str(installed.home / "out"))
+    assert (installed.home / "out" / "simulate.nc").exists()
+    assert "prebuilt for" in installed.run(installed.python, "-W", "error", "-c", MOTION).stderr
     data = [name for name in vars(measured) if name.endswith("pendulum")]
     assert len(data) == 3
-    run(str(python), "-c", "from jaxmbd import data; " + "; ".join(f"data.{name}()" for name in data))
-    assert [path.name for path in home.rglob("*.so")] == []
+    installed.run(installed.python, "-c", "from jaxmbd import data; " + "; ".join(f"data.{name}()" for name in data))
+    assert [path.name for path in installed.home.rglob("*.so")] == []
+
+
+def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
+    check_it_needs_no_compiler(wheel, tmp_path)
+
+
+FALLBACK = """
+import json, sys
+import jax, numpy as np, jaxmbd as mbd
+jax.config.update("jax_enable_x64", True)
+assert "site-packages" in mbd.__file__, mbd.__file__
+example = mbd.examples.get("planar-four-bar")
+solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5))
+found = {"q": solution.q.tolist(), "energy": solution.energies()["energy"].tolist(), "engine": solution.engine}
+print(json.dumps(found))
+"""
+
+
+def test_a_wheel_without_libraries_computes_the_same(tmp_path: Path) -> None:
+    """By XLA and NumPy, after a warning, where there is no compiler either."""
+    installed = Installed(build(tmp_path, "--wheel", prebuilt=False), tmp_path)
+    assert "virtual machine: none, XLA alone" in installed.run(installed.command, "version").stdout
+    done = installed.run(installed.python, "-c", FALLBACK)
+    assert "It needs a C compiler" in done.stderr
+    found = json.loads(done.stdout)
+    example = mbd.examples.get("planar-four-bar")
+    solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5))
+    assert solution.engine != found["engine"]
+    np.testing.assert_allclose(found["q"], solution.q, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found["energy"], solution.energies()["energy"], rtol=1e-9, atol=1e-9)
+    assert [path.name for path in installed.home.rglob("*.so")] == []

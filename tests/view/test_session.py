@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -164,7 +165,7 @@ def test_assembly_modes_are_found_and_switched(session: Session) -> None:
     assert ask(session, "mode", index=0)["kind"] == "error"  # those were of other numbers
 
 
-def test_what_was_found_goes_on_in_python(session: Session) -> None:
+def test_what_was_found_goes_on_in_python(session: Session, tmp_path: Path) -> None:
     ask(session, "number", name="A.b.position[0]", value=-0.45)
     ask(session, "drag", frame=0, offset=[A / 2, 0.0], target=[A * math.cos(1.2), A * math.sin(1.2)])
     answer = ask(session, "export")
@@ -173,10 +174,10 @@ def test_what_was_found_goes_on_in_python(session: Session) -> None:
     np.testing.assert_allclose(scope["state"].q, session.state.q, atol=1e-8)
     assert answer["name"] == "crank--rocker-.toml"
     assert answer["why"] == ""
-    with open("found.toml", "w", encoding="utf-8") as file:
-        file.write(answer["toml"])
-    assert float(mbd.load("found.toml")["A"].b.position[0]) == -0.45
-    np.testing.assert_allclose(mbd.load_state(session.mechanism, "found.toml").q, session.state.q)
+    path = tmp_path / "found.toml"
+    path.write_text(answer["toml"], encoding="utf-8")
+    assert float(mbd.load(path)["A"].b.position[0]) == -0.45
+    np.testing.assert_allclose(mbd.load_state(session.mechanism, path).q, session.state.q)
 
 
 WRONG = [

@@ -11,7 +11,7 @@ import signal
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -26,12 +26,21 @@ from jaxmbd.progress import reporting
 HERE = Path(__file__).parent
 _SHARED = ("-shared", "-fPIC")
 _FLAGS = ("-std=gnu11", *_SHARED)
-NATIVE = ("-march=native",)  # all instructions of this computer's processor
+# As wide as the lanes, which compilers for processors with vectors of 512 bits avoid by themselves.
+WIDE = ("-mprefer-vector-width=512",)
 # Products and sums are fused only where a program says so, so that all engines give the same numbers.
 _ARITHMETIC = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-# As wide as the lanes, which compilers for processors with vectors of 512 bits avoid by themselves.
-_WIDE = ("-mprefer-vector-width=512",) if platform.machine().lower() in ("x86_64", "amd64") else ()
+_SEGMENT = 0x19  # LC_SEGMENT_64
 _PATIENCE = 300.0  # [s] time limit of the compiler: it takes 18 s, with sanitizers more, several times that under load
+
+
+def architecture() -> str:
+    """The architecture of this computer's processor, by the name that Linux has for it."""
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+
+
+# All instructions of this computer's processor.
+NATIVE = ("-march=native", *(WIDE if architecture() == "x86_64" else ()))
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class CLibrary:
 
     @property
     def _flags(self) -> tuple[str, ...]:
-        return (*_FLAGS, *self.instructions, *_ARITHMETIC, *_WIDE, *self.flags)
+        return (*_FLAGS, *self.instructions, *_ARITHMETIC, *self.flags)
 
     def loaded(self) -> ctypes.CDLL:
         """Load the library that was compiled before, or else compile it.
@@ -121,21 +130,21 @@ class CLibrary:
 
     def is_whole(self, content: bytes) -> bool:
         """True if a file is a complete library with the required functions: loading a truncated one may crash."""
-        if content[:4] == b"\x7fELF":  # the section header table comes last
-            start, size, count = struct.unpack_from("<40xQ10xHH", content) if len(content) >= 64 else (0, 1, 1)
-            if start + size * count > len(content):
-                return False
-        return len(content) >= 64 and all(name.encode() in content for name in self.symbols)
+        return 64 <= _length(content) <= len(content) and all(name.encode() in content for name in self.symbols)
 
-    def compiled(self, command: list[str] | None) -> bytes:
-        """Compile the source, and return the content of the library, which is checked to be complete."""
+    def compiled(self, command: list[str] | None, unknown: Sequence[str] = (), patience: float = _PATIENCE) -> bytes:
+        """Compile the source, and return the content of the library, which is checked to be complete.
+
+        `unknown`: options that the compiler does not know, and does not need; `patience`: its time limit [s].
+        """
         if command is None:
             raise OSError("there is no C compiler on the path.")
         with tempfile.TemporaryDirectory(prefix="jaxmbd-") as folder:
             output, source = Path(folder) / "library.so", Path(folder) / "library.c"
             source.write_text(self.text())
             includes = (f"-I{HERE}", f"-I{jax.ffi.include_dir()}")
-            _run([*command, *self._flags, *includes, str(source), "-o", str(output), "-lm", "-pthread"])
+            flags = [flag for flag in self._flags if flag not in unknown]
+            _run([*command, *flags, *includes, str(source), "-o", str(output), "-lm", "-pthread"], patience)
             content = output.read_bytes() if output.exists() else b""
         if not self.is_whole(content):
             raise OSError(f"'{shlex.join(command)}' made no library with the functions {', '.join(self.symbols)}.")
@@ -168,6 +177,33 @@ def shared_library(source: Path, *flags: str) -> bytes:
         return output.read_bytes()
 
 
+def _length(content: bytes) -> int:
+    """How long a library must be by what its headers say; 0 if they are cut off.
+
+    In ELF the table of section headers comes last. In the others parts lie where a table says: sections in PE
+    (https://learn.microsoft.com/windows/win32/debug/pe-format), segments in Mach-O (`mach-o/loader.h`).
+    """
+    with suppress(struct.error):
+        if content[:4] == b"\x7fELF":
+            start, size, count = struct.unpack_from("<40xQ10xHH", content)
+            return max(start + size * count, 64)
+        if content[:2] == b"MZ":
+            (header,) = struct.unpack_from("<60xI", content)
+            count, optional = struct.unpack_from("<6xH12xH", content, header)
+            places = [struct.unpack_from("<16xII", content, header + 24 + optional + 40 * k) for k in range(count)]
+            return max(size + start for size, start in places)
+        if content[:4] == b"\xcf\xfa\xed\xfe":
+            (count,), at, end = struct.unpack_from("<16xI", content), 32, 0
+            for _ in range(count):
+                command, length = struct.unpack_from("<II", content, at)
+                if command == _SEGMENT:
+                    end = max(end, sum(struct.unpack_from("<40xQQ", content, at)))
+                at += length
+            return end
+        return len(content)
+    return 0
+
+
 def _hash(*ingredients: object) -> bytes:
     return hashlib.sha256(repr(ingredients).encode()).digest()
 
@@ -194,7 +230,7 @@ def _private_folder() -> Path:
     return Path(folder)
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], patience: float = _PATIENCE) -> None:
     """Run a compiler; if it exceeds the time limit, it is killed with its child processes."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -203,11 +239,11 @@ def _run(command: list[str]) -> None:
         kill = partial(_kill, process)
         atexit.register(kill)  # a thread that compiles does not keep a process from ending
         try:
-            output, _ = process.communicate(timeout=_PATIENCE)
+            output, _ = process.communicate(timeout=patience)
         except BaseException as error:
             kill()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise OSError(f"{command[0]} has not ended after {_PATIENCE:g} s.") from None
+                raise OSError(f"{command[0]} has not ended after {patience:g} s.") from None
             raise
         finally:
             atexit.unregister(kill)

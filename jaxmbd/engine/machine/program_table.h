@@ -115,6 +115,12 @@ int64_t jaxmbd_evaluations(uint64_t key, int kernel) {
   return p ? atomic_load(&p->native->evaluations[kernel]) : 0;
 }
 
+#ifdef _WIN32 /* `straight_line_compiler.py` watches no pipe there */
+#define NOBODY_COMPILES "engine='native' failed: programs are not compiled on Windows. engine='auto' goes on without it."
+#else
+#define NOBODY_COMPILES "engine='native' failed: this process was forked from one that compiles programs."
+#endif
+
 /* Asks for straight-line code and waits for it. Returns NULL if there is some, else the reason why not. */
 static const char *require_straight_line(const Program *p, const int kernel) {
   Native *native = p->native;
@@ -122,7 +128,7 @@ static const char *require_straight_line(const Program *p, const int kernel) {
   pthread_mutex_lock(&install_lock);
   native->failure[kernel] = NULL;
   pthread_mutex_unlock(&install_lock);
-  if (!request(p, kernel, 1)) return "engine='native' failed: this process was forked from one that compiles programs.";
+  if (!request(p, kernel, 1)) return NOBODY_COMPILES;
   pthread_mutex_lock(&install_lock);
   while (!atomic_load(&native->run[kernel]) && !native->failure[kernel]) pthread_cond_wait(&installed, &install_lock);
   const char *failure = atomic_load(&native->run[kernel]) ? NULL : native->failure[kernel];

@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +14,14 @@ from jaxmbd.engine.binding.jax_binding import register
 from jaxmbd.engine.binding.tracing import traced
 from jaxmbd.engine.machine import build_vm, prebuilt, straight_line_compiler
 from jaxmbd.engine.machine.build_vm import machine
-from jaxmbd.engine.machine.c_library import NATIVE, CLibrary, compiler, processor
+from jaxmbd.engine.machine.c_library import NATIVE, CLibrary, _length, architecture, compiler, processor
 from jaxmbd.engine.machine.prebuilt import INSTRUCTION_SETS, file_name, made_for
 from tests.engine.machine.test_straight_line import elementary
 
-V4, V3, BASE, _ = INSTRUCTION_SETS
+V4, V3, BASE, ARM = INSTRUCTION_SETS
 SYMBOLS = ("answer", "jaxmbd_padding_of_a_library")
 FFI = (0, 3)
-HERE = [x for x in INSTRUCTION_SETS if x.architecture == platform.machine() and x.flags <= set(processor().split())]
+HERE = [x for x in INSTRUCTION_SETS if x.architecture == architecture() and x.flags <= prebuilt.features()]
 
 
 def small(folder: Path, text: str = "") -> CLibrary:
@@ -31,9 +32,15 @@ def small(folder: Path, text: str = "") -> CLibrary:
     return CLibrary("small", SYMBOLS, (str(header),), lambda: code, "", ())
 
 
+def runs_on(monkeypatch: pytest.MonkeyPatch, system: str, architecture: str) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: architecture)
+
+
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CLibrary:
-    """A library, on a processor with AVX-512 and an XLA of version 0.3, and an empty folder for what is prebuilt."""
+    """A library, on Linux, a processor with AVX-512 and an XLA of version 0.3; an empty folder for what is prebuilt."""
+    runs_on(monkeypatch, "Linux", "x86_64")
     folder = tmp_path / "prebuilt"
     folder.mkdir()
     monkeypatch.setattr(prebuilt, "FOLDER", folder)
@@ -43,13 +50,12 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CLibrary:
 
 
 def has_flags(monkeypatch: pytest.MonkeyPatch, flags: frozenset[str]) -> None:
-    monkeypatch.setattr(prebuilt.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(prebuilt, "processor", lambda: f"flags : fpu {' '.join(flags)}")
 
 
 def put(library: CLibrary, instructions: prebuilt.InstructionSet, ffi: tuple[int, int] = FFI) -> Path:
     """A library that is prebuilt for some instructions, in fact for those that each processor has."""
-    path = prebuilt.FOLDER / file_name(made_for(library, instructions), instructions, ffi)
+    path = prebuilt.FOLDER / file_name(made_for(library, instructions), instructions, ffi, platform.system())
     path.write_bytes(replace(library, instructions=()).compiled(compiler()))
     return path
 
@@ -73,8 +79,45 @@ def test_the_best_that_the_processor_runs_is_used(library: CLibrary, monkeypatch
     for missing in V4.flags:
         has_flags(monkeypatch, V4.flags - {missing})
         assert found(library) == (BASE.name if missing in V3.flags else V3.name)
-    monkeypatch.setattr(prebuilt.platform, "machine", lambda: "aarch64")
+    runs_on(monkeypatch, "Linux", "aarch64")
     assert found(library) is None
+
+
+def test_each_system_has_libraries_of_its_own(library: CLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux on ARM, macOS and Windows, as far as they can be played here: what their libraries are called."""
+    put(library, BASE)
+    monkeypatch.setattr(prebuilt, "processor", lambda: "")  # no other system has /proc/cpuinfo
+    for system, name, chosen, ending in (
+        ("Linux", "aarch64", ARM, ".so"),
+        ("Darwin", "arm64", ARM, ".dylib"),
+        ("Windows", "AMD64", BASE, ".dll"),
+    ):
+        runs_on(monkeypatch, system, name)
+        assert found(library) is None
+        assert put(library, chosen).suffix == ending
+        assert found(library) == chosen.name
+    runs_on(monkeypatch, "Windows", "ARM64")
+    assert found(library) is None
+
+
+@pytest.mark.skipif(architecture() != "x86_64", reason="asks an x86 processor")
+def test_an_x86_processor_says_itself_what_it_has(library: CLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as Linux says; on Windows a library is chosen by it."""
+    known = V4.flags & set(processor().split())
+    runs_on(monkeypatch, "Windows", "AMD64")
+    monkeypatch.setattr(prebuilt, "processor", lambda: "")
+    put(library, BASE)
+    put(library, V3)
+    prebuilt._asked.cache_clear()
+    assert prebuilt.features() == frozenset()  # there is no such library
+    assert found(library) == BASE.name
+    put(prebuilt.features_library(), BASE)
+    prebuilt._asked.cache_clear()
+    try:
+        assert prebuilt.features() == known
+        assert found(library) == (V3.name if V3.flags <= known else BASE.name)
+    finally:
+        prebuilt._asked.cache_clear()
 
 
 def test_only_what_was_made_from_these_sources_is_used(library: CLibrary, tmp_path: Path) -> None:
@@ -111,6 +154,27 @@ def test_a_truncated_one_is_not_loaded(library: CLibrary) -> None:
         path.unlink()
         path.write_bytes(content[:length])
         assert found(library) == BASE.name
+
+
+def test_the_length_of_libraries_of_other_systems_is_known() -> None:
+    """By their headers, of which these are the least that counts."""
+    sections = b"".join(
+        struct.pack("<8s8xII16x", name, 512, 1024 + 512 * k) for k, name in enumerate((b".text", b".data"))
+    )
+    windows = (
+        b"MZ" + bytes(58) + struct.pack("<I", 64) + struct.pack("<4s2xH12xH2x", b"PE", 2, 240) + bytes(240) + sections
+    )
+    assert _length(windows) == 2048
+    segments = b"".join(struct.pack("<II32xQQ16x", 0x19, 72, 16384 * k, 16384) for k in range(2))
+    mac = (
+        struct.pack("<4sIIIIIII", b"\xcf\xfa\xed\xfe", 0, 0, 6, 3, 168, 0, 0)
+        + struct.pack("<II16x", 0x1D, 24)
+        + segments
+    )
+    assert _length(mac) == 32768
+    for content in (windows, mac):
+        for cut in range(16, len(content), 8):
+            assert not 64 <= _length(content[:cut]) <= cut
 
 
 def test_straight_line_code_uses_the_instructions_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
