@@ -229,9 +229,22 @@ class LinearizedBalance:
         without_lam = steady.unbalance(jnp.zeros(balance.equations.m, q.dtype))
         self.lam = -self.C_inverse.T @ without_lam if lam is None else lam
         self.f, self.phi = without_lam + at.jacobian.T @ self.lam, at.position()
-        self.K = jax.jacfwd(lambda step: balance.unbalance(at.perturbed(step), self.lam)[0])(steady.still)
-        self.stiffness: Float[Array, "nv nv"] = self.R.T @ self.K @ self.R
-        self.scale: Scalar = jax.lax.stop_gradient(steady.strength() / steady.span())
+
+    # Traced where it is asked for: multipliers and the null space alone take half as long.
+
+    @cached_property
+    def K(self) -> Float[Array, "nv nv"]:
+        """`∂f/∂q` along steps, at constant `λ`."""
+        balance, at = self.steady.balance, self.steady.position
+        return jax.jacfwd(lambda step: balance.at(at.perturbed(step)).unbalance(self.lam))(self.steady.still)
+
+    @cached_property
+    def stiffness(self) -> Float[Array, "nv nv"]:
+        return self.R.T @ self.K @ self.R
+
+    @cached_property
+    def scale(self) -> Scalar:
+        return jax.lax.stop_gradient(self.steady.strength() / self.steady.span())
 
     def particular(self, phi: Float[Array, " m"]) -> Float[Array, " nv"]:
         """Return `n`, the step of least norm that changes `Φ` by `−φ`."""
