@@ -25,7 +25,7 @@ help:
 	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 40 minutes)"
 	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
 	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
-	@echo "make docs     build the documentation site into out/site (two minutes); warnings are errors"
+	@echo "make docs     build the documentation site into out/site (three minutes); warnings are errors"
 	@echo "make docs-serve build it and serve it on http://localhost:8000"
 	@echo "make clean    remove .venv, .venv-*, caches, build, dist, docs/generated and out"
 
