@@ -1,4 +1,5 @@
-"""The public names of the package, read from its sources: what a module exports with `from … import X as X`.
+"""The public names of the package, read from its sources: what a module exports with `from … import X as X`, in its
+`__init__.pyi` if it has one.
 
 A module that begins to export names is found here, and so in the reference, without a change of this file.
 """
@@ -70,12 +71,11 @@ def _defined(module: ModuleType) -> list[str]:
 @cache
 def modules() -> dict[str, list[Name]]:
     """The public modules with their names, the package itself first."""
-    stub = PACKAGE / "__init__.pyi"
-    paths = {"jaxmbd": stub} | {
+    paths = {"jaxmbd": PACKAGE / "__init__.pyi"} | {
         f"jaxmbd.{path.parent.name if path.stem == '__init__' else path.stem}": path
-        for path in sorted([*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("*.py")])
+        for path in sorted([*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("*/__init__.pyi"), *PACKAGE.glob("*.py")])
         if path != PACKAGE / "__init__.py"
-    }
+    }  # a stub comes after what carries it out, and replaces it
     found: dict[str, list[Name]] = {}
     for module, path in paths.items():
         names = [] if module in INNER else [Name(module, name) for name in dict.fromkeys(_declared(path))]

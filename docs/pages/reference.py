@@ -138,18 +138,18 @@ def members_of(cls: type) -> Iterator[tuple[type, str, Any]]:
 
 
 def _is_member(member: Any) -> bool:
-    function = _function_of(member)
+    function = function_of(member)
     return callable(function) and not isinstance(member, type) and bool(getattr(function, "__doc__", None))
 
 
-def _function_of(member: Any) -> Any:
+def function_of(member: Any) -> Any:
     """The function inside what a decorator has made of it."""
     inner = getattr(member, "fget", None) or getattr(member, "__func__", None) or getattr(member, "method", None)
     return inspect.unwrap(inner or member) if callable(inner or member) else None
 
 
 def _member(cls: type, key: str, member: Any) -> str:
-    function = _function_of(member)
+    function = function_of(member)
     if isinstance(member, property):
         return _directive("property", key, docstring(member), [])
     static = isinstance(member, staticmethod)

@@ -319,3 +319,11 @@ def test_without_webgl_the_page_says_so(browser: Browser, space: mbd.Solution) -
     browser.driver.get(broken.save(browser.folder / "page.html").as_uri())
     code = "const done = arguments[0]; jaxmbd.catch(() => done(document.querySelector('#message').textContent))"
     assert "no WebGL" in browser.driver.execute_async_script(code)
+
+
+def test_an_address_may_ask_to_play_at_once(browser: Browser, plane: mbd.Solution) -> None:
+    path = view.page(plane).save(browser.folder / "page.html")
+    browser.driver.get(f"{path.as_uri()}#playing")
+    assert browser.run("clock.isPlaying")
+    browser.open(view.page(plane))
+    assert not browser.run("clock.isPlaying")

@@ -45,6 +45,7 @@ async function start() {
     changed({ alsoCurves: true });
   });
   clock.seek(clock.start);
+  if (location.hash === "#playing" && !matchMedia("(prefers-reduced-motion: reduce)").matches) clock.play();
   return { page, clock, picture };
 }
 
