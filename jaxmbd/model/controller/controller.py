@@ -152,6 +152,13 @@ def check_states(part: str, state: Any) -> None:
     check_finite(part, "state", state, getattr(state, "shape", (1,)))
 
 
-def constant_or_function(part: str, field: str, given: Any, t: Scalar) -> Scalar:
-    """The value of a number or of a function of time."""
-    return jnp.asarray(user_array(part, field, given, t, takes="t", shape=()))
+def followed(part: Any) -> tuple[str, ...]:
+    """What a controller of one quantity reads: that, its rate, and what is added to its reference, if there are any."""
+    return tuple(name for name in (part.of, part.rate, part.follows) if name is not None)
+
+
+def error_of(part: Any, t: Scalar, u: Float[Array, " k"]) -> Scalar:
+    """How far such a quantity is from the reference; `u`, the values of `followed`."""
+    name = f"{type(part).__name__} {part.name!r}"
+    reference = jnp.asarray(user_array(name, "reference", part.reference, t, takes="t", shape=()))
+    return (reference if part.follows is None else reference + u[-1]) - u[0]

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.checks import check_count, check_fields, check_finite, check_law, check_shape, checked_names
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
+from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, error_of, followed
 from jaxmbd.model.states import AbstractSided, OwnState, sides_state, untold
 
 _MOST = 20  # polynomials of a delay: the rates of the states grow with the square of their number
@@ -76,7 +76,7 @@ class PID(AbstractDynamicController, AbstractSided):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
+        return followed(self)
 
     @property
     def own_states(self) -> tuple[OwnState, ...]:
@@ -102,7 +102,7 @@ class PID(AbstractDynamicController, AbstractSided):
         return jnp.where(is_high_enough, jnp.where(is_low_enough, unlimited, self.limits[1]), self.limits[0])
 
     def own_rates(self, t: Scalar, u: Float[Array, " k"]) -> Float[Array, " n"]:
-        integral = self.ki * self._error(t, u)
+        integral = self.ki * error_of(self, t, u)
         if self.tracking_time is not None:
             integral = integral + (self.output(t, u) - self._unlimited(t, u)) / self.tracking_time
         return self._states(integral, self._slope(u))
@@ -115,10 +115,6 @@ class PID(AbstractDynamicController, AbstractSided):
         moving = jnp.stack([integral] if self.filter_time is None else [integral, filtered])
         return moving if self.limits is None else jnp.concatenate([moving, jnp.zeros_like(self.sides)])
 
-    def _error(self, t: Scalar, u: Float[Array, " k"]) -> Scalar:
-        reference = constant_or_function(f"PID {self.name!r}", "reference", self.reference, t)
-        return (reference if self.follows is None else reference + u[-1]) - u[0]
-
     def _slope(self, u: Float[Array, " k"]) -> Scalar:
         """The rate of the quantity."""
         if self.rate is not None:
@@ -126,7 +122,7 @@ class PID(AbstractDynamicController, AbstractSided):
         return jnp.zeros_like(u[0]) if self.filter_time is None else (u[0] - self.filtered) / self.filter_time
 
     def _unlimited(self, t: Scalar, u: Float[Array, " k"]) -> Scalar:
-        return self.kp * self._error(t, u) + self.integral - self.kd * self._slope(u)
+        return self.kp * error_of(self, t, u) + self.integral - self.kd * self._slope(u)
 
 
 class StateSpace(AbstractDynamicController):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.checks import check_callable, check_count, check_fields, check_finite, check_law, check_shape
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, constant_or_function
+from jaxmbd.model.controller.controller import AbstractDynamicController, as_names, check_states, error_of, followed
 from jaxmbd.model.states import OwnState, values_of, with_values
 from jaxmbd.user_functions import call_user, user_array
 
@@ -193,15 +193,14 @@ class SampledPID(AbstractSampledController):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.of, self.rate, self.follows) if name is not None)
+        return followed(self)
 
     @property
     def memory(self) -> tuple[OwnState, ...]:
         return (OwnState("integral", ""), OwnState("before", ""))
 
     def computed(self, t: Scalar, u: Float[Array, " k"]) -> tuple[Array, Array]:
-        reference = constant_or_function(f"SampledPID {self.name!r}", "reference", self.reference, t)
-        error = (reference if self.follows is None else reference + u[-1]) - u[0]
+        error = error_of(self, t, u)
         integral = self.integral + self.ki * self.period * error
         change = jnp.where(self.samples == 0, 0.0, u[0] - self.before) / self.period
         output = self.kp * error + integral - self.kd * (change if self.rate is None else u[1])
