@@ -190,10 +190,10 @@ def losses(space: Any, kind: type, coordinates: tuple[str, str], **promises: Any
         teeth = space.JointSpringDamper(f"{name}/teeth", f"{gear.name}.twist", 3.0, 0.2, 0.4)
         shaft = f"{helper.name}.{coordinates[0]}"
         # One efficiency both ways: power flows in one of them only.
-        friction = space.GearFriction(name, shaft, teeth.name, 0.8, bearing=0.1, direction=s)
+        friction = space.GearFriction(name, shaft, teeth.name, 0.8, bearing=0.1, direction=s, sides=[s])
         return Parts((helper, gear), forces=(teeth, friction))
 
-    return Case(space.GearFriction, build, **promises)
+    return Case(space.GearFriction, build, idle=("sides",), **promises)
 
 
 def tendon(part: type, kind: type, coordinates: tuple[str, str], spring: Callable[..., Any]) -> Case:
