@@ -84,7 +84,7 @@ def test_models_of_other_programs_are_read_with_their_options(tmp_path: Path, mo
         ([str(path), "--keyframe", "home"], "read: keyframe has no meaning for ASMT files, got 'home'"),
         (
             ["pendulum", "--floating"],
-            "--floating: for .xml, .urdf, .sdf, .world, .asmt files of other programs only, got 'pendulum'",
+            "--floating: for .xml, .urdf, .sdf, .world, .asmt, .mbs, .adm files of other programs only, got 'pendulum'",
         ),
         ([str(path), "--length-unit", "-1"], "length_unit must be positive"),
     ):
