@@ -17,7 +17,6 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import content_of, is_concrete
 from jaxmbd.engine.calls.user_calls import StaticFunction, plain
-from jaxmbd.engine.calls.user_calls import with_bare_functions as with_bare_functions
 from jaxmbd.errors import MechanismError
 from jaxmbd.upstream.jax_internals import partial_eval
 

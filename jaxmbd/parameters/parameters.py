@@ -25,7 +25,7 @@ from jaxmbd.parameters.numbers import Path, check_apart, find, find_node, is_pat
 from jaxmbd.parameters.places import AbstractPlace, Leaves, Named, Where, claims, place_of
 from jaxmbd.parameters.priors import AbstractPrior
 from jaxmbd.parameters.ranges import AbstractRange, Unbounded
-from jaxmbd.user_functions import call_user, with_bare_functions
+from jaxmbd.user_functions import StaticFunction, call_user, plain
 
 Build = Callable[[dict[str, PyTree]], Mechanism]
 Free: TypeAlias = Mapping[str, object] | Sequence[str]  # how free parameters are declared: by name, or names alone
@@ -293,11 +293,11 @@ def _start(mechanism: Mechanism | Build, name: str, parameter: Parameter) -> PyT
 
 def start_like(name: str, start: PyTree, value: PyTree) -> PyTree:
     """Return a starting value, a number for all leaves or a tree of its own, as a tree like `value`."""
-    numbers = _numbers(name, with_bare_functions(start))
+    numbers = _numbers(name, start)
     if eqx.is_array(numbers) and (numbers.ndim == 0 or not eqx.is_array(value)):
         return jax.tree.map(lambda x: jnp.broadcast_to(numbers, x.shape), value)
     structure = jax.tree.structure(value)
-    like = _numbers(name, with_bare_functions(value))  # in a mechanism, functions are nodes, in a module leaves
+    like = _numbers(name, value)
     shapes = [[x.shape for x in jax.tree.leaves(tree)] for tree in (numbers, like)]
     if shapes[0] != shapes[1] or jax.tree.structure(numbers) != jax.tree.structure(like):
         raise MechanismError(
@@ -308,8 +308,10 @@ def start_like(name: str, start: PyTree, value: PyTree) -> PyTree:
 
 
 def _numbers(name: str, start: PyTree) -> PyTree:
-    """The floating-point numbers of a starting value, which may be a module."""
-    numbers = eqx.filter(as_float(start), eqx.is_inexact_array)
+    """The floating-point numbers of a starting value, which may be a module. Its functions, which are nodes in a
+    mechanism and leaves in a module, do not count."""
+    bare = jax.tree.map(plain, start, is_leaf=lambda x: isinstance(x, StaticFunction))
+    numbers = eqx.filter(as_float(bare), eqx.is_inexact_array)
     if not jax.tree.leaves(numbers):
         raise MechanismError(f"Free parameter {name!r}: start holds no numbers, got {start!r}.")
     return numbers

@@ -68,7 +68,8 @@ CASES: dict[str, tuple[str, str, str]] = {
     "other root": (
         "r.xml",
         "<scene/>",
-        r", line 1: the root element is <scene>; known are <mujoco> \(MJCF\), <robot> \(URDF\) and <sdf>",
+        r", line 1: the root element is <scene>; known are <mujoco> \(MJCF\), <robot> \(URDF\), <sdf> and <mbsDescR7> "
+        r"\(Robotran\)",
     ),
     "no link": ("r.urdf", "<robot name='r'/>", ", line 1: <robot> 'r': it has no link"),
     "link without a name": ("r.urdf", robot("<link/>"), ", line 2: <link>: it has no attribute 'name'"),

@@ -266,7 +266,7 @@ class EventRules:
         # Friction that lets go does so where its acceleration is zero, so that rounding has its sign.
         crossing, rests = enabled & through & ~left, self._rests(y[2], enabled)
         # Whatever comes to rest there has slipped against its acceleration.
-        before = jnp.where(jnp.abs(rate) > self.slow, -jnp.sign(rate), 0)
+        before = jnp.where(jnp.abs(rate) > self.slow, -jnp.sign(rate), 0).astype(side.dtype)
         side = jnp.where(rests & (self.sides == 0), before, side)
         return Standing(side, enabled, touching, crossing | rests)
 
