@@ -27,7 +27,7 @@ help:
 	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
 	@echo "make wheels   build the source archive, a wheel for all systems and those with prebuilt libraries for Linux, macOS"
 	@echo "              and Windows into dist, and test them (half an hour on two processors)"
-	@echo "make docs     build the documentation site into out/site (three minutes); warnings are errors"
+	@echo "make docs     build the documentation site into out/site (five minutes of processor time); warnings are errors"
 	@echo "make docs-serve build it and serve it on http://localhost:8000"
 	@echo "make clean    remove .venv, .venv-*, caches, build, dist, docs/generated and out"
 
