@@ -3,8 +3,7 @@
 import ast
 import math
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,18 +12,11 @@ import jax.numpy as jnp
 
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.errors import MechanismError
+from jaxmbd.io._expressions import parsed, short, unknown, value_of
 
-_LONGEST, _DEEPEST, _SHOWN = 10_000, 200, 200  # characters; nodes within one another; characters in a message
 _DEGREES = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[dD]\b")
 _WHOLE = re.compile(r"(?<![\w.])0+(?=\d)")  # leading zeros of markers' numbers
 _NAMES = {"pi": math.pi, "dtor": math.pi / 180, "rtod": 180 / math.pi}
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-}
 
 
 def _step(x: Any, x0: Any, h0: Any, x1: Any, h1: Any) -> Any:
@@ -120,50 +112,32 @@ class Expression(eqx.Module):
 
 @lru_cache
 def _tree(text: str) -> ast.expr:
-    """The syntax tree; the language is read as Python's, which has the same operators."""
-    if len(text) > _LONGEST:
-        raise MechanismError(f"a function has {len(text)} characters; at most {_LONGEST} are read.")
-    own = _DEGREES.sub(r"(\1*dtor)", _WHOLE.sub("", " ".join(text.split()).lower()))
-    try:
-        tree = ast.parse(own.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise MechanismError(f"{_short(text)} is no function that is understood.") from None
-    level: list[ast.AST] = [tree]
-    for _ in range(_DEEPEST):
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-    if level:
-        raise MechanismError(f"{_short(text)} nests deeper than {_DEEPEST} operations.")
-    return tree
+    """The syntax tree; the language has Python's operators."""
+    return parsed(text, lambda x: _DEGREES.sub(r"(\1*dtor)", _WHOLE.sub("", " ".join(x.split()).lower())))
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
-
-
-def _check(own: Expression, node: ast.expr) -> None:
+def _check(own: Expression, tree: ast.expr) -> None:
     """Raise unless `_value` knows every node of a tree."""
+    part = unknown(tree, lambda node: _arguments(own, node))
+    if part is not None:
+        markers = ", ".join(f"{name.upper()}({own.i},{own.j})" for name in own.of)
+        raise MechanismError(
+            f"{short(ast.unparse(part).upper())} in {short(own.text)} has no counterpart; known are numbers, TIME, PI, "
+            f"DTOR, RTOD, + - * / **, {', '.join(map(str.upper, _FUNCTIONS))}"
+            + (f" and {markers}." if markers else ".")
+        )
+
+
+def _arguments(own: Expression, node: ast.expr) -> Sequence[ast.expr] | None:
     match node:
-        case ast.Constant(value=int() | float() as value) if abs(value) <= sys.float_info.max:
-            return
         case ast.Name(id=name) if name in ("time", *_NAMES):
-            return
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            return _check(own, operand)
-        case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATORS:
-            _check(own, left)
-            return _check(own, right)
+            return ()
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in own.of and _sign(own, args):
-            return
+            return ()
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            if _FUNCTIONS[name][1] <= len(args) <= _FUNCTIONS[name][2]:
-                for argument in args:
-                    _check(own, argument)
-                return
-    markers = ", ".join(f"{name.upper()}({own.i},{own.j})" for name in own.of)
-    raise MechanismError(
-        f"{_short(ast.unparse(node).upper())} in {_short(own.text)} has no counterpart; known are numbers, TIME, PI, "
-        f"DTOR, RTOD, + - * / **, {', '.join(map(str.upper, _FUNCTIONS))}" + (f" and {markers}." if markers else ".")
-    )
+            _, least, most = _FUNCTIONS[name]
+            return args if least <= len(args) <= most else None
+    return None
 
 
 def _sign(own: Expression, args: list[ast.expr]) -> int:
@@ -174,20 +148,16 @@ def _sign(own: Expression, args: list[ast.expr]) -> int:
     return {(own.i, own.j): 1, (own.j, own.i): -1}.get((numbers[0], numbers[1]), 0)
 
 
-def _value(own: Expression, node: ast.expr, values: dict[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return float(value)  # pyright: ignore[reportArgumentType]  # `_check` lets only numbers pass
-        case ast.Name(id=name):
-            return values["time"] if name == "time" else _NAMES[name]
-        case ast.UnaryOp(op=op, operand=operand):
-            value = _value(own, operand, values)
-            return -value if isinstance(op, ast.USub) else value
-        case ast.BinOp(op=op, left=left, right=right):
-            return _OPERATORS[type(op)](_value(own, left, values), _value(own, right, values))
-        case ast.Call(func=ast.Name(id=name), args=args) if name in own.of:
-            variable, when_swapped = _OF_MARKERS[name]
-            return values[variable] * (when_swapped if _sign(own, args) < 0 else 1)
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _FUNCTIONS[name][0](*(_value(own, argument, values) for argument in args))
-    raise AssertionError(ast.unparse(node))  # `_check` has found everything else
+def _value(own: Expression, tree: ast.expr, values: dict[str, Any]) -> Any:
+    def other(node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name):
+                return values["time"] if name == "time" else _NAMES[name]
+            case ast.Call(func=ast.Name(id=name), args=args) if name in own.of:
+                variable, when_swapped = _OF_MARKERS[name]
+                return values[variable] * (when_swapped if _sign(own, args) < 0 else 1)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return _FUNCTIONS[name][0](*(value_of(argument, other) for argument in args))
+        raise AssertionError(ast.unparse(node))  # `_check` has found everything else
+
+    return value_of(tree, other)

@@ -2,8 +2,7 @@
 
 import ast
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.errors import MechanismError
+from jaxmbd.io._expressions import parsed, short, unknown, value_of
 
 _COMMENT = re.compile(r'"[^"]*"|<n>')  # and the mark of a new line
 _DOUBLE = re.compile(r"(?<=[\d.])d\b")  # 2.0d is a number in double precision
@@ -27,17 +27,7 @@ _FUNCTIONS: dict[str, Callable[[Scalar | float], Scalar]] = {
     "sqrt": jnp.sqrt,
     "tan": jnp.tan,
 }
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-}
 _OF_MARKERS = ("rIJ", "vrIJ")  # distance and its rate, written rIJ(self)
-_LONGEST = 10_000  # characters
-_DEEPEST = 200  # nodes within one another: fewer than recursion bears
-_SHOWN = 200  # characters of a text in a message
 
 
 class Expression(eqx.Module):
@@ -63,61 +53,39 @@ class Expression(eqx.Module):
 
 @lru_cache
 def _tree(text: str) -> ast.expr:
-    """The syntax tree; the language of the files is read as Python's, which has the same operators but for powers."""
-    if len(text) > _LONGEST:
-        raise MechanismError(f"a function has {len(text)} characters; at most {_LONGEST} are read.")
-    try:
-        tree = ast.parse(_DOUBLE.sub("", _COMMENT.sub(" ", text)).replace("^", "**").strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise MechanismError(f"{_short(text)} is no function.") from None
-    level: list[ast.AST] = [tree]
-    for _ in range(_DEEPEST):
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-    if level:
-        raise MechanismError(f"{_short(text)} nests deeper than {_DEEPEST} operations (a sum of n terms nests n deep).")
-    return tree
+    """The syntax tree; the language has Python's operators but for powers."""
+    return parsed(text, lambda x: _DOUBLE.sub("", _COMMENT.sub(" ", x)).replace("^", "**"))
 
 
-def _short(text: str) -> str:
-    """The text, or its beginning."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
-
-
-def _check(node: ast.expr, text: str) -> None:
+def _check(tree: ast.expr, text: str) -> None:
     """Raise unless `_value` knows every node of a tree."""
+    part = unknown(tree, _arguments)
+    if part is not None:
+        known = ", ".join([*_FUNCTIONS, *(f"{name}(self)" for name in _OF_MARKERS)])
+        raise MechanismError(
+            f"{short(ast.unparse(part))} in {short(text)} is unknown; known are numbers (finite ones), pi, time, "
+            f"+ - * / ^ and {known}."
+        )
+
+
+def _arguments(node: ast.expr) -> Sequence[ast.expr] | None:
     match node:
-        case ast.Constant(value=int() | float() as value) if abs(value) <= sys.float_info.max:
-            return
         case ast.Name(id="time" | "pi"):
-            return
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            return _check(operand, text)
-        case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATORS:
-            _check(left, text)
-            return _check(right, text)
+            return ()
         case ast.Call(func=ast.Name(id=name), args=[ast.Name(id="self")], keywords=[]) if name in _OF_MARKERS:
-            return
+            return ()
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _FUNCTIONS:
-            return _check(argument, text)
-    known = ", ".join([*_FUNCTIONS, *(f"{name}(self)" for name in _OF_MARKERS)])
-    part = ast.unparse(node)
-    raise MechanismError(
-        f"{_short(part)} in {_short(text)} is unknown; known are numbers (finite ones), pi, time, + - * / ^ and "
-        f"{known}."
-    )
+            return (argument,)
+    return None
 
 
-def _value(node: ast.expr, values: dict[str, Scalar]) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return float(value)  # pyright: ignore[reportArgumentType]  # `_check` lets only numbers pass
-        case ast.Name(id=name):
-            return values[name]
-        case ast.UnaryOp(op=op, operand=operand):
-            value = _value(operand, values)
-            return -value if isinstance(op, ast.USub) else value
-        case ast.BinOp(op=op, left=left, right=right):
-            return _OPERATORS[type(op)](_value(left, values), _value(right, values))
-        case ast.Call(func=ast.Name(id=name), args=[argument]):
-            return values[name] if name in _OF_MARKERS else _FUNCTIONS[name](_value(argument, values))
-    raise AssertionError(ast.unparse(node))  # `_check` has found everything else
+def _value(tree: ast.expr, values: dict[str, Scalar]) -> Any:
+    def other(node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name):
+                return values[name]
+            case ast.Call(func=ast.Name(id=name), args=[argument]):
+                return values[name] if name in _OF_MARKERS else _FUNCTIONS[name](value_of(argument, other))
+        raise AssertionError(ast.unparse(node))  # `_check` has found everything else
+
+    return value_of(tree, other)
