@@ -182,7 +182,8 @@ def _size(theta: Unknowns) -> int:
 class Profile:
     """The loss along one parameter, all others fitted anew at each value.
 
-    - `name`; `values`, and the `losses` there, in units of the residuals' variance; `best`: that of the fit;
+    - `name`; `values`, and the `losses` there, in units of the residuals' variance, times the square of the factor by
+      which correlations of residuals make the parameter's standard error larger; `best`: that of the fit;
     - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; the end of
       the parameter's range on a side on which it does not within the values.
     """
@@ -240,6 +241,8 @@ def profile_likelihood(
         check_within(f"profile_likelihood: {name!r} has the value", parameters.free[name], value)
     *losses, best = _losses(result, name, [*values, estimate], steps, progress)
     variance = 2 * best / _freedom(result.problem)
+    if result.uncertainty is not None:  # as intervals by the likelihood do (Chandler and Bate)
+        variance *= result.uncertainty.widening[result.uncertainty.names.index(name)] ** 2
     losses, best = np.array(losses) / variance, best / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)

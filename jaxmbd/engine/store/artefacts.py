@@ -9,8 +9,8 @@ headers name, and nothing after that. A file is used only if the user alone can 
 exactly what belongs to its content under the requested key. One that is damaged, cut off, or lies under the name of
 another one is made again and replaced. Nothing in it is unpickled.
 
-All kinds have one limit: `JAXMBD_CACHE_MIB`, in MiB. When something is written, what was used least recently is removed
-until the rest is within it. With 0 nothing is read or written.
+All kinds have one limit: `JAXMBD_CACHE_MIB`, in MiB. Whenever some 64th of it has been written, what was used least
+recently is removed until the rest is within it. With 0 nothing is read or written.
 """
 
 import hashlib
@@ -38,6 +38,7 @@ from jaxmbd.upstream.jax_internals import compilation_cache_folder
 _MAGIC = b"jaxmbd4\n"
 _END = 32 + 32 + len(_MAGIC)  # [bytes] of what follows the content
 _MIB = 1024.0  # [MiB] of all artefacts together, unless the user says something else
+_BETWEEN_LOOKS = 2.0**-6  # of the limit is written, in the mean, between two looks at what is too much
 _OURS = "jaxmbd_"  # how the names of our files begin, also in a folder that we share
 
 
@@ -75,14 +76,19 @@ class Artefact:
         return content
 
     def write(self, folder: Path, content: bytes) -> Path | None:
-        """Keep it, and remove what is then too much; return its file, or None if the folder is not writable."""
+        """Keep it, and now and then remove what is too much; return its file, or None if the folder is not writable.
+
+        A look at all files costs time in proportion to their number, so it is taken with a chance in proportion to what
+        was written. The key is a hash: its first bytes are a number by chance, whatever processes write.
+        """
         path = self.path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_whole(path, content + self._end(content))
         except OSError:
             return None
-        remove_excess()
+        if int.from_bytes(self.key[:4]) * _BETWEEN_LOOKS * size_limit() <= 2**32 * len(content):
+            remove_excess()
         return path
 
     def alike(self, folder: Path) -> list[Self]:

@@ -8,8 +8,9 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 _PREFIX = ".jaxmbd-"  # of files that are being written
@@ -87,10 +88,11 @@ def limit_size(folders: Mapping[Path, str], size: float) -> None:
     """
     files = []
     for folder, pattern in folders.items():
-        for path, status in _regular_files(folder.glob(f"{_PREFIX}*")):
-            if time.time() - status.st_mtime > _STALE:
+        for path, status in _regular_files(folder):
+            if not path.name.startswith(_PREFIX):
+                files += [(path, status)] if fnmatch(path.name, pattern) else []
+            elif time.time() - status.st_mtime > _STALE:
                 _remove(path)
-        files += _regular_files(path for path in folder.glob(pattern) if not path.name.startswith(_PREFIX))
     total = sum(status.st_size for _, status in files)
     # `touch` records each use of our files; for those of JAX the system's access time is all there is.
     for path, status in sorted(files, key=lambda one: max(one[1].st_mtime, one[1].st_atime)):
@@ -106,14 +108,15 @@ def touch(path: Path) -> None:
         os.utime(path)
 
 
-def _regular_files(paths: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
-    """The regular files among the paths with their status; files that another process removes are skipped."""
+def _regular_files(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    """The regular files of a folder with their status; files that another process removes are skipped."""
     files = []
-    for path in paths:
-        with suppress(OSError):
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode):
-                files.append((path, status))
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    files.append((Path(entry.path), status))
     return files
 
 

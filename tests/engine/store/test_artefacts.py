@@ -1,6 +1,7 @@
 """Artefacts on disk: what is not exactly what was written is never read, and all kinds share one limit."""
 
 import ctypes
+import hashlib
 import os
 import subprocess
 import sys
@@ -119,6 +120,18 @@ def test_all_kinds_and_what_former_versions_left_have_one_limit(
         assert [path for path in files if path.exists()] == files[len(files) - left :]
     assert last.read(user) == bytes(928)
     assert all(path.exists() for path in others)
+
+
+def test_all_files_are_looked_at_once_in_a_while(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes time in proportion to the number of files. Between two the files grow by a 64th of the limit."""
+    looks, most = [], 0
+    monkeypatch.setattr(artefacts, "remove_excess", lambda f=artefacts.remove_excess: looks.append(f()))
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", str(1000 * 1000 / 2**20))  # of which each file fills a thousandth
+    for k in range(1500):
+        Artefact(Kind.CALL, "x", hashlib.sha256(b"%d" % k).digest()).write(user, bytes(928))
+        most = max(most, len(os.listdir(user)))
+    assert 48 < len(looks) < 192  # in the mean 96
+    assert 1000 <= most <= 1000 * (1 + 8 / 64)
 
 
 def test_what_is_read_was_used(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,7 @@ def test_nothing_is_read_or_written_where_nothing_may_be_kept(folder: Path, monk
 
 def test_nothing_stays_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = folder / ".jaxmbd-old", folder / ".jaxmbd-new"
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", "0.05")  # so that each write looks at what there is
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 1e5, time.time() - 1e5))
