@@ -31,8 +31,8 @@ _HANDLERS = (RAISE, *TARGETS.values(), *(target for _, targets in SWEEPS.values(
 _FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install", "evaluations")
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))
 _SOURCES = (
-    "vm.c", "program.h", "motion.h", "program_table.h", "lanes.h", "operands.h", "vm_lanes.h", "erk_slots.h",
-    "erk_loop.h", "erk_events.h", "erk_sweeps.h", "irk_steps.h", "closing.h",
+    "vm.c", "program.h", "motion.h", "program_table.h", "lanes.h", "operands.h", "instructions.h", "vm_lanes.h",
+    "erk_slots.h", "erk_loop.h", "erk_events.h", "erk_sweeps.h", "irk_steps.h", "closing.h",
 )  # fmt: skip
 _NO_PROGRAM = 2  # an outcome, as numbered in `vm.c`
 _SMALL = 1000  # numbers of an array that are copied faster than its address is asked for

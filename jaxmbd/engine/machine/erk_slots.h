@@ -14,7 +14,7 @@ static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t *instances) {
       MOVES(e, p->loads, p->input_ends, k) flat[(int64_t)e[1] * LANES + l] = mine[e[0]];
     }
   }
-  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
+  JOIN(execute, NAME)(p, 0, p->uniform_length, x, NULL, c, instances);
 }
 
 static inline void JOIN(put, NAME)(const Program *p, V *x, const int64_t input, const V *values) {

@@ -60,6 +60,7 @@ struct Program {
   const int32_t *input_sizes, *output_sizes;
   const int32_t *loads, *stores; /* pairs (element, slot) */
   const int32_t *code;
+  const uint16_t *short_code; /* the same, NULL if it has larger numbers */
   int64_t length;
   /* The uniform prefix of the code: it depends on the first inputs alone, which the instances of a batch may share. */
   int64_t uniform_length, uniform_inputs, carries;

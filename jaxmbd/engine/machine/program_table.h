@@ -31,6 +31,15 @@ static int grow(void) {
   return 1;
 }
 
+/* The code in half its size; NULL if its numbers are too large, or there is not enough memory. */
+static const uint16_t *shortened(const int32_t *code, const int64_t length) {
+  for (int64_t i = 0; i < length; i++)
+    if (code[i] > UINT16_MAX) return NULL;
+  uint16_t *shorter = malloc((size_t)length * sizeof *shorter);
+  for (int64_t i = 0; shorter && i < length; i++) shorter[i] = (uint16_t)code[i];
+  return shorter;
+}
+
 /* `numbers`: the number of slots, constants, inputs and outputs; the length of the code and of its uniform prefix; the
    number of uniform inputs and of slots that are live out of the prefix. The arrays belong to the caller, who never frees
    them. A key that is registered already keeps its first arrays. Returns 1 if there is not enough memory, else 0. */
@@ -53,7 +62,7 @@ int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant
       return 1;
     }
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
-                   input_sizes, output_sizes, loads, stores, code, numbers[4],
+                   input_sizes, output_sizes, loads, stores, code, shortened(code, numbers[4]), numbers[4],
                    numbers[5], numbers[6], numbers[7], uniform_live_out, gathers, native};
     table[i] = p;
     count++;

@@ -7,47 +7,19 @@
 #define LANE_OF(v, l) (((T *)&(v))[l])
 #define EACH_LANE for (int l = 0; l < LANES; l++)
 
-#define INSTRUCTION(OP, arity, e)                                    \
-  case OP:                                                           \
-    for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;     \
-    break;
-#define ONE(OP, f) INSTRUCTION(OP, 1, JOIN(f, NAME)(x[t[1]]))
-#define TWO(OP, f) INSTRUCTION(OP, 2, JOIN(f, NAME)(x[t[1]], x[t[2]]))
-#define THREE(OP, f) INSTRUCTION(OP, 3, JOIN(f, NAME)(x[t[1]], x[t[2]], x[t[3]]))
-/* The first operand is uniform: where the uniform prefix was run once for the batch, a scalar `s` for all lanes. */
-#define UNIFORM(OP, arity, shared, e)                                        \
-  case OP:                                                                   \
-    if (s)                                                                   \
-      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = shared;      \
-    else                                                                     \
-      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;           \
-    break;
-#define SHARED ((V){0} + s[t[1]])
+#define SLOT uint16_t
+#define EXECUTE JOIN(execute_short, NAME)
+#include "instructions.h"
+#define SLOT int32_t
+#define EXECUTE JOIN(execute_long, NAME)
+#include "instructions.h"
 
-static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const T *restrict s,
+/* Runs a part of the code of a program. Short slots are half as long to read: the code of a large program is longer than
+   a processor's caches, from which it is read anew each time. */
+static void JOIN(execute, NAME)(const Program *p, int64_t begin, int64_t end, V *restrict x, const T *restrict s,
                                 const Call *c, const int64_t *instances) {
-  while (code < end) {
-    const int32_t op = code[0], n = code[1];
-    const int32_t *t = code + 2;
-    switch (op) {
-      TWO(ADD, add) TWO(SUB, sub) TWO(MUL, mul) TWO(DIV, div)
-      THREE(FMA, fma) THREE(FMS, fms) THREE(FNMA, fnma)
-      UNIFORM(UMUL, 2, s[t[1]] * x[t[2]], x[t[1]] * x[t[2]])
-      UNIFORM(UFMA, 3, JOIN(fma, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fma, NAME)(x[t[1]], x[t[2]], x[t[3]]))
-      UNIFORM(UFMS, 3, JOIN(fms, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fms, NAME)(x[t[1]], x[t[2]], x[t[3]]))
-      UNIFORM(UFNMA, 3, JOIN(fnma, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fnma, NAME)(x[t[1]], x[t[2]], x[t[3]]))
-      ONE(NEG, neg) TWO(MAX, max) TWO(MIN, min) THREE(SELECT, select)
-      TWO(EQ, eq) TWO(NE, ne) TWO(LT, lt) TWO(LE, le) TWO(AND, and) TWO(OR, or) ONE(NOT, not)
-      ONE(IS_FINITE, is_finite) ONE(SQRT, sqrt) ONE(ABS, abs) ONE(SIGN, sign) ONE(SIN, sin) ONE(COS, cos)
-      ONE(FLOOR, floor) ONE(CEIL, ceil) ONE(ROUND, round) ONE(ROUND_AWAY, round_away)
-      ONE(TAN, tan) ONE(ASIN, asin) ONE(ACOS, acos) ONE(ATAN, atan) TWO(ATAN2, atan2)
-      ONE(SINH, sinh) ONE(COSH, cosh) ONE(TANH, tanh) ONE(ASINH, asinh) ONE(ACOSH, acosh) ONE(ATANH, atanh)
-      ONE(EXP, exp) ONE(EXP2, exp2) ONE(EXPM1, expm1) ONE(LOG, log) ONE(LOG1P, log1p)
-      ONE(CBRT, cbrt) ONE(ERF, erf) ONE(ERFC, erfc) TWO(POW, pow) TWO(REM, rem)
-      INSTRUCTION(GATHER, 2, JOIN(gather, NAME)(c, t[2], x[t[1]], instances))
-    }
-    code = t;
-  }
+  if (p->short_code) JOIN(execute_short, NAME)(p->short_code + begin, p->short_code + end, x, s, c, instances);
+  else JOIN(execute_long, NAME)(p->code + begin, p->code + end, x, s, c, instances);
 }
 
 /* The straight-line code of a program for these lanes, NULL if there is none or it must not be used. */
@@ -64,7 +36,7 @@ static inline void JOIN(vary, NAME)(const Call *c, V *restrict x, const T *restr
   const Program *p = c->program;
   StraightLine *run = JOIN(straight_line, NAME)(c);
   if (run) run(x, c, instances);
-  else JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, s, c, instances);
+  else JOIN(execute, NAME)(p, p->uniform_length, p->length, x, s, c, instances);
 }
 
 /* What runs the part of a program after its uniform prefix now. */
@@ -110,7 +82,7 @@ static void *JOIN(common, NAME)(const Call *c) {
   T *x = malloc((size_t)p->slots * sizeof(T) + 64);
   if (!x) return NULL;
   JOIN(load, NAME)(c, x, NULL);
-  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, (const int64_t[]){0});
+  JOIN(execute, NAME)(p, 0, p->uniform_length, x, NULL, c, (const int64_t[]){0});
   return x;
 }
 #endif
@@ -146,7 +118,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
       MOVES(m, p->loads, p->input_ends, k)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    if (!s) JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
+    if (!s) JOIN(execute, NAME)(p, 0, p->uniform_length, x, NULL, c, instances);
     JOIN(vary, NAME)(c, x, s, instances);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
@@ -206,12 +178,6 @@ IN_LANES(cotangents, sweep_cotangents)
 #undef LIBRARY
 #undef ALL
 #undef HORNER
-#undef INSTRUCTION
-#undef ONE
-#undef TWO
-#undef THREE
-#undef UNIFORM
-#undef SHARED
 #undef KERNEL
 #undef LANES
 #undef NAME

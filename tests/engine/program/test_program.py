@@ -172,6 +172,16 @@ def test_a_batch_runs_in_lanes(dtype: Any, rng: np.random.Generator) -> None:
         equal(found, some, 1e-13 if dtype == np.float64 else 1e-4)
 
 
+@pytest.mark.parametrize("size", [10_000, 30_000, 70_000], ids=["short", "long", "longer than a short count"])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_codes_with_short_and_long_numbers(size: int, batch: int, rng: np.random.Generator) -> None:
+    """Three slots for each number: short numbers count up to 65,535."""
+    x = rng.normal(size=(size, *(batch,) * bool(batch)))
+    function = as_program(lambda x: (x + 1.0) * x[::-1])
+    result = (jax.vmap(function, 1, 1) if batch else function)(jnp.asarray(x))
+    np.testing.assert_array_equal(result, (x + 1.0) * x[::-1])
+
+
 def test_batches_of_batches(rng: np.random.Generator) -> None:
     x, y = jnp.asarray(rng.normal(size=(3, 12))), jnp.asarray(rng.normal(size=(5, 12)))
     nested = lambda f: jax.vmap(jax.vmap(f, (None, 0)), (0, None))  # noqa: E731
