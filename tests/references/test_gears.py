@@ -13,6 +13,7 @@ from scipy.integrate import solve_ivp
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.events.parts import guard_units
 
 TIGHT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
 KINDS = pytest.mark.parametrize(
@@ -307,6 +308,11 @@ def test_a_lossy_gear_sticks_and_slips(nouns: ModuleType, coordinates: str) -> N
     np.testing.assert_allclose(np.asarray(solution["M.angle_rate"])[held], 0.0, atol=1e-11)
     on_motor = np.asarray(solution["push.effort"]) - STEP * np.asarray(solution["teeth.effort"])
     np.testing.assert_allclose(np.asarray(solution["losses.effort"])[held], -on_motor[held], atol=1e-9)
+
+
+def test_the_flank_is_known_by_a_torque() -> None:
+    """Of a mesh by its twist, an angle: what is zero but for rounding has the size of either."""
+    assert guard_units(lossy()) == ["rad"] * 6 + ["N m"]
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ class GearFriction(AbstractSticking, AbstractLoadedForce, AbstractSided):
 
     @property
     def guard_units(self) -> tuple[str, ...]:
-        return ("",)
+        return ("N m",)
 
     def heights(self, *at: Any, **_: Any) -> Float[Array, "1"]:
         """The load, the last of what the law takes: its sign is that of the flank that is in touch."""
