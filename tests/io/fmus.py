@@ -209,3 +209,17 @@ def pendulum(version: str = "3.0") -> Unit:
         f"pendulum_{version[0]}", mechanism, state, ["servo.reference", "O.angle"],
         ["rod.position", "servo.output", "energy"], ["servo.kp", "O.b.position[1]"], version,
     )  # fmt: skip
+
+
+@cache
+def gear(coordinates: str = "joint", version: str = "3.0") -> Unit:
+    """A wheel that is driven to and fro, and one that it drives with play."""
+    wheel, rim = pl.Body("wheel", 1.0, 0.1), pl.Body("rim", 1.0, 0.2)
+    joints = [pl.Revolute("W", pl.ground.at(), wheel.at()), pl.Revolute("R", wheel.at(), rim.at())]
+    teeth = pl.Backlash("teeth", "R.angle", stiffness=500.0, damping=0.5, play=0.02)
+    push = pl.JointForce("push", "W.angle", lambda t, *_: 3 * jnp.sin(7 * t))
+    mechanism = pl.Mechanism([wheel, rim], joints, [teeth, push], coordinates=coordinates)
+    state = mbd.assemble(mechanism)
+    return _exported(
+        f"gear_{coordinates}_{version[0]}", mechanism, state, [], ["teeth.effort"], ["teeth.play"], version
+    )

@@ -15,7 +15,7 @@ from fmpy.validation import validate_fmu
 import jaxmbd as mbd
 from jaxmbd.io.fmu.description import base_units
 from tests.c_code import compiler
-from tests.io.fmus import JUMP, STEP, Instance, Unit, crank, extracted, pendulum, solution_of, top
+from tests.io.fmus import JUMP, STEP, Instance, Unit, crank, extracted, gear, pendulum, solution_of, top
 from tests.marks import slow_but
 from tests.numeric import worst
 
@@ -76,6 +76,50 @@ def test_jumps_are_time_events_of_model_exchange() -> None:
             forces.append(one.get("der(top.vx)")[0])
     assert abs(forces[1] - forces[0]) < 1e-9 * abs(forces[0])
     assert abs(forces[3] - forces[2]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "version"),
+    [("joint", "3.0"), pytest.param("joint", "2.0", marks=SLOW), pytest.param("absolute", "3.0", marks=SLOW)],
+)
+def test_kinks_are_events_of_model_exchange(coordinates: str, version: str) -> None:
+    """An importer that looks for zeros of the indicators ends its steps there, on either side of them."""
+    unit = gear(coordinates, version)
+    assert validate_fmu(str(unit.path)) == []
+    assert unit.description.numberOfEventIndicators == 6
+    motion = mbd.simulate(unit.mechanism, unit.state, np.linspace(0.0, 1.0, 101), rtol=1e-12, atol=1e-13)
+    found = unit.simulated(1.0, "ModelExchange", solver="CVode", relative_tolerance=1e-10)
+    rows = np.searchsorted(found["time"], motion.ts + 1e-9) - 1
+    for name in unit.states[: unit.mechanism.nq]:
+        np.testing.assert_allclose(found[name][rows], motion[name], atol=1e-6)
+    sides = np.stack([found[f"teeth.sides[{k}]"] for k in range(6)], 1)
+    indicators = np.stack([found[f"teeth.guards[{k}]"] for k in range(6)], 1)
+    assert (np.abs(sides) == 1).all()
+    assert (np.diff(sides, axis=0) != 0).sum() > 20
+    assert indicators.min() > -1e-8
+
+
+@SLOW
+@pytest.mark.parametrize("version", ["3.0", "2.0"])
+def test_a_law_changes_at_an_event_and_not_before(version: str) -> None:
+    """Steps within may pass the kink; a guard that is nearly zero is due if it falls."""
+    unit = gear("joint", version)
+    with Instance(unit, "ModelExchange") as one:
+        one.started()
+        update = one.fmu.updateDiscreteStates if version == "3.0" else one.fmu.newDiscreteStates
+        update()
+        one.fmu.enterContinuousTimeMode()
+        near = dict.fromkeys(("W.angle", "R.angle", "W.angle_rate", "R.angle_rate"), 0.0)
+        for angle, rate, side in ((0.03, 0.0, 1), (0.0, 0.0, -1), (0.01 - 1e-13, 1.0, 1), (0.01 + 1e-13, -1.0, -1)):
+            before = one.get("teeth.sides[0]")
+            x = {**near, "R.angle": angle, "R.angle_rate": rate}
+            states = [x.get(name, value) for name, value in zip(unit.states, one.get(*unit.states), strict=True)]
+            one.fmu.setContinuousStates(np.array(states).ctypes.data_as(ctypes.POINTER(ctypes.c_double)), len(states))
+            assert one.get("teeth.sides[0]") == before
+            one.fmu.enterEventMode()
+            update()
+            assert one.get("teeth.sides[0]") == side
+            one.fmu.enterContinuousTimeMode()
 
 
 @SLOW

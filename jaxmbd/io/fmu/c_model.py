@@ -61,9 +61,11 @@ class CModel:
 
 
 def c_model(
-    call: str, mechanism: Mechanism, state: State | None, names: Names, settings: Settings, *, adjoint: bool
-) -> CModel:
-    """Return a mechanism as C text, with cotangents if `adjoint`; `call`: the function, for errors.
+    call: str, mechanism: Mechanism, state: State | None, names: Names, settings: Settings, *, adjoint: bool,
+    has_events: bool = False,
+) -> CModel:  # fmt: skip
+    """Return a mechanism as C text; `call`: the function, for errors; `adjoint`: with cotangents; `has_events`: with
+    events at which laws with kinks change sides.
 
     **Raises:** `MechanismError` for all arguments that cannot be.
     """
@@ -79,7 +81,7 @@ def c_model(
             f"{call}: the numbers of C are in double precision, those of the state in {state.q.dtype}: call "
             'jax.config.update("jax_enable_x64", True) before the mechanism is made.'
         )
-    # C does not look for the instants at which laws with kinks change sides: the laws take the signs themselves.
+    # Until a motion has begun, laws with kinks take the signs themselves.
     state = with_fields(state, z=with_sides_untold(mechanism, state.z))
     _check_step(call, settings.step)
     method = _method(call, settings.solver, mechanism, state)
@@ -88,10 +90,12 @@ def c_model(
         for what, given, example in zip(Names._fields, names, ("motor.voltage", "O.angle", "rod.mass"), strict=True)
     )
     checked = checked_inputs(mechanism, inputs), checked_parameters(mechanism, parameters)
-    variables, own = variables_of(mechanism, state, *checked, checked_outputs(mechanism, checked[0], outputs))
+    variables, own = variables_of(
+        mechanism, state, *checked, checked_outputs(mechanism, checked[0], outputs), has_events
+    )
     selection = initial_row_selection(mechanism, np.asarray(state.t)[None], state.q)
     assert selection is not None  # all numbers are known
-    plant = Plant(mechanism, _formulation(call, settings.formulation), selection, *checked, own)
+    plant = Plant(mechanism, _formulation(call, settings.formulation), selection, *checked, own, has_events)
     code = code_of(plant, adjoint)
     step = _default_step(mechanism, state) if settings.step is None else float(settings.step)
     text = model_text(plant, state, variables, code.text, method, step)

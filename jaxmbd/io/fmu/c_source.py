@@ -28,8 +28,8 @@ def model_text(
     sizes = {
         "STATES": states, "COORDINATES": plant.mechanism.nq, "MEMORY": memory, "INPUTS": inputs,
         "PARAMETERS": parameters, "OUTPUTS": sum(one.kind == "output" for one in variables),
-        "SWITCHES": plant.switches, "STAGES": len(b), "CLOSES": int(sum(plant.mechanism.constraint_sizes()) > 0),
-        "STEP": literal(step),
+        "GUARDS": plant.guards, "SWITCHES": plant.switches, "STAGES": len(b),
+        "CLOSES": int(sum(plant.mechanism.constraint_sizes()) > 0), "STEP": literal(step),
     }  # fmt: skip
     numbers = {
         "start_states[STATES + 1]": np.concatenate([state.q, state.v, state.z]),

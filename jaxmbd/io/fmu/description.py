@@ -78,7 +78,7 @@ def description_3(model: Model, token: str) -> str:
 
 def description_2(model: Model, token: str) -> str:
     """`modelDescription.xml` of FMI 2.0."""
-    root = _root(model, "2.0", {"guid": token})
+    root = _root(model, "2.0", {"guid": token, "numberOfEventIndicators": str(len(model.references("indicator")))})
     able = dict.fromkeys(("canGetAndSetFMUstate", "canSerializeFMUstate", "providesDirectionalDerivative"), True)
     exchange = _add(root, "ModelExchange", modelIdentifier=model.identifier, **able)
     steps = _add(
@@ -96,6 +96,8 @@ def description_2(model: Model, token: str) -> str:
     structure = _add(root, "ModelStructure")
     tags = {"Output": "Outputs", "ContinuousStateDerivative": "Derivatives", "InitialUnknown": "InitialUnknowns"}
     for tag, references in _unknowns(model).items():
+        if tag == "EventIndicator":
+            continue  # of which this version tells the number alone
         group = _add(structure, tags[tag]) if references else None
         for k in references:
             # Variables are counted from one, by their order; the time is left out, as in all lists of this version.
@@ -143,7 +145,8 @@ def _attributes(one: Variable) -> dict[str, Any]:
         if one.is_output
         else {"time": "independent", "input": "input", "parameter": "parameter"}.get(one.kind, "local")
     )
-    initial = {"state": "exact", "parameter": "exact", "rate": "calculated", "output": "calculated"}.get(one.kind)
+    exact, computed = ("state", "parameter"), ("rate", "output", "indicator")
+    initial = "exact" if one.kind in exact else "calculated" if one.kind in computed else None
     return {
         "description": one.description, "causality": causality,
         "variability": "tunable" if one.kind == "parameter" else "continuous", "initial": initial,
@@ -160,6 +163,7 @@ def _unknowns(model: Model) -> dict[str, list[int]]:
         "Output": outputs,
         "ContinuousStateDerivative": rates,
         "InitialUnknown": sorted([*rates, *model.references("output")]),
+        "EventIndicator": model.references("indicator"),
     }
 
 

@@ -54,7 +54,9 @@ def export_fmu(
     Joints are kept closed as `simulate` does it. When states or parameters were set, at the start or in Event Mode or
     between steps, the state is first put onto the constraints, by the smallest change in the metric of the mass matrix.
     In co-simulation a communication step is divided into equal steps of an explicit Runge-Kutta method, and inputs are
-    held over it. Steps end where functions of time switch; in model exchange these times are time events.
+    held over it. Steps end where functions of time switch; in model exchange these times are time events. Laws with
+    kinks, such as `Backlash`, are smooth between events in model exchange, which the variables `"teeth.guards[0]"`
+    indicate; in co-simulation steps pass over kinks.
 
     **Arguments:**
 
@@ -92,7 +94,7 @@ def export_fmu(
         raise MechanismError(f"export_fmu: version must be {' or '.join(map(repr, VERSIONS))}, got {shown(version)}.")
     built = c_model(
         "export_fmu", mechanism, state, Names(inputs, outputs, parameters), Settings(solver, step, formulation),
-        adjoint=version == "3.0",
+        adjoint=version == "3.0", has_events=True,
     )  # fmt: skip
     model = Model(
         path.stem, identifier(path.stem), _described(mechanism), built.variables,

@@ -248,13 +248,12 @@ fmi3Status fmi3GetNumberOfContinuousStates(fmi3Instance instance, size_t *nConti
 
 fmi3Status fmi3GetNumberOfEventIndicators(fmi3Instance instance, size_t *nEventIndicators) {
   (void)instance;
-  *nEventIndicators = 0;
+  *nEventIndicators = GUARDS;
   return fmi3OK;
 }
 
 fmi3Status fmi3GetEventIndicators(fmi3Instance instance, fmi3Float64 eventIndicators[], size_t nEventIndicators) {
-  (void)eventIndicators;
-  return nEventIndicators ? STATUS(wrong_count(I, "fmi3GetEventIndicators", nEventIndicators, 0)) : fmi3OK;
+  return STATUS(get_indicators(I, eventIndicators, nEventIndicators));
 }
 
 /* --- co-simulation ----------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@ The arguments are the time `t`, the state `x = (q, v, z)`, the memory (a mask of
 equations are solved, empty if rows are independent), the inputs `u` and the parameters `p`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd.analyses.events.parts import guard_units
 from jaxmbd.analyses.simulation.samples import changing_parts
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
 from jaxmbd.engine.machine.c_function import c_functions, dependencies
 from jaxmbd.engine.program.schedule import Program
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.kinematic_quantities import KinematicReader
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection
 from jaxmbd.integrate.formulations.independent_constraints import RowSelection, exchanged_rows
@@ -30,6 +32,7 @@ from jaxmbd.parameters.numbers import Number, replaced
 from jaxmbd.state.output_channels import Snapshot, channel_values
 
 _AT = ("t", "x", "memory", "u", "p")
+_NEAR = 1e-8  # of the size of its quantity: a guard is as good as zero
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Channel:
 class Plant:
     """A mechanism with the names of its inputs, its parameters and its outputs.
 
-    `selection`: the constraint rows in which the equations are solved.
+    `selection`: the constraint rows in which the equations are solved; `has_events`: whether laws with kinks hold their
+    sides, which events change.
     """
 
     mechanism: Mechanism
@@ -53,6 +57,7 @@ class Plant:
     inputs: tuple[str, ...]
     parameters: tuple[Number, ...]
     outputs: tuple[Channel, ...]
+    has_events: bool = False
     sizes: tuple[int, ...] = field(init=False)  # of `x, memory, u, p`
 
     def __post_init__(self) -> None:
@@ -83,6 +88,32 @@ class Plant:
     def next_memory(self, t: Scalar, x: Array, memory: Array, u: Array, p: Array) -> Array:
         """The constraint rows for the next step."""
         return exchanged_rows(self._equations(memory, u, p), t, self._split(x)[0]).astype(x.dtype)
+
+    def changes(self, t: Scalar, x: Array, memory: Array, u: Array, p: Array) -> tuple[Array, Array, Array]:
+        """The guards of laws with kinks, which are positive until the state changes; the state once all of these that
+        are due have changed it; and the one at the start of a motion.
+
+        An importer stops on either side of a zero. A guard that is nearly zero is due if it falls.
+        """
+        z = self._split(x)[2]
+
+        def reader(t: Array, x: Array) -> KinematicReader:
+            q, v, z = self._split(x)
+            return KinematicReader(self._equations(memory, u, p).with_own_states(z).at(t, q), v)
+
+        along = jnp.ones_like(t), self.response(t, x, memory, u, p)[0]
+        guards, rates = jax.jvp(lambda t, x: reader(t, x).guards(), (t, x), along)
+        here = reader(t, x)
+        sizes = [here.position.equations.scales.quantity(unit) for unit in guard_units(self.mechanism)]
+        is_due = jnp.where(jnp.abs(guards) <= _NEAR * jnp.stack(sizes), rates < 0, guards < 0)
+        changed = z + jnp.sum(jnp.where(is_due[:, None], here.changed_states() - z[None], 0.0), axis=0)
+        motion = x[: len(x) - len(z)]
+        return guards, *(jnp.concatenate([motion, own]) for own in (changed, here.begun_states()))
+
+    @cached_property
+    def guards(self) -> int:
+        """The number of guards."""
+        return len(guard_units(self.mechanism)) if self.has_events else 0
 
     def switching_times(self, p: Array) -> Array:
         """The times at which forces or prescribed motions switch, in no order."""
@@ -146,6 +177,13 @@ def code_of(plant: Plant, adjoint: bool) -> PlantCode:
         texts.append(_text("cotangents", cotangents, (*_AT, *results[:2]), ("bt", "bx", "bu", "bp")))
     if sum(plant.mechanism.constraint_sizes()):
         texts.append(_text("closing_step", traced(plant.closing, types), _AT, ("closed", "change")))
+    if plant.guards:
+        functions = {
+            "guards": ("values", "", ""),
+            "changed_states": ("", "changed", ""),
+            "begun_states": ("", "", "begun"),
+        }
+        texts.append(_texts(traced(plant.changes, types), _AT, functions))
     if plant.selection.rows is not None:
         texts.append(_text("next_memory", traced(lambda *at: (plant.next_memory(*at),), types), _AT, ("next",)))
     if plant.switches:
@@ -178,10 +216,15 @@ def _program(function: TracedFunction) -> Program | None:
 
 
 def _text(name: str, function: TracedFunction, inputs: Sequence[str], results: Sequence[str]) -> str:
+    return _texts(function, inputs, {name: results})
+
+
+def _texts(function: TracedFunction, inputs: Sequence[str], functions: Mapping[str, Sequence[str]]) -> str:
     program = _program(function)
     if program is None:
-        raise MechanismError(f"The function {name} of this mechanism cannot be written as straight-line code.")
-    return c_functions(program, inputs, {name: results})
+        names = " and ".join(functions)
+        raise MechanismError(f"The function {names} of this mechanism cannot be written as straight-line code.")
+    return c_functions(program, inputs, functions)
 
 
 def _without_state(cotangents: TracedFunction) -> Callable[..., Sequence[Array]]:

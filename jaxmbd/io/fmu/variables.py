@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.analyses.events.parts import switching_parts
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.io.fmu.plant import Channel
@@ -23,7 +24,7 @@ from jaxmbd.parameters.numbers import Number, find, is_pattern
 from jaxmbd.state.output_channels import Snapshot, channel_values
 from jaxmbd.state.state import State
 
-Kind = Literal["time", "state", "rate", "input", "parameter", "output"]
+Kind = Literal["time", "state", "rate", "input", "parameter", "output", "indicator"]
 _PART = r"[A-Za-z_][A-Za-z_0-9]*(\[\d+(,\d+)*\])?"
 _STRUCTURED = re.compile(rf"{_PART}(\.{_PART})*")
 
@@ -118,9 +119,11 @@ def output_name(channel: Channel) -> str:
 
 
 def variables_of(
-    mechanism: Mechanism, state: State, inputs: Sequence[str], parameters: Sequence[Number], outputs: Sequence[Channel]
-) -> tuple[list[Variable], tuple[Channel, ...]]:
-    """All variables, in the order of their value references, and the outputs that are no states.
+    mechanism: Mechanism, state: State, inputs: Sequence[str], parameters: Sequence[Number], outputs: Sequence[Channel],
+    has_events: bool,
+) -> tuple[list[Variable], tuple[Channel, ...]]:  # fmt: skip
+    """All variables, in the order of their value references, and the outputs that are no states; if the mechanism
+    `has_events`, the guards that indicate them.
 
     **Raises:** `MechanismError` if two have one name.
     """
@@ -150,6 +153,10 @@ def variables_of(
     for one in own:
         called = output_name(one)
         found.append(Variable("output", called, channels[one.name], f"quantity {one.name}", is_output=True))
+    for part in switching_parts(mechanism) if has_events else ():
+        for k, unit in enumerate(part.guard_units):
+            text = f"event indicator: a law of {type(part).__name__} {part.name} is smooth while it is positive"
+            found.append(Variable("indicator", f"{part.name}.guards[{k}]", unit or mechanism.unit_along(part), text))
     _check_names(found)
     return found, own
 
