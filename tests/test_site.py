@@ -2,10 +2,12 @@
 them, and it can be built."""
 
 import contextlib
+import fcntl
 import functools
 import http.server
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -158,11 +160,17 @@ def test_lines_of_a_definition() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built without warnings."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-d", str(folder / "cache")]
-    done = subprocess.run([*command, str(DOCS), str(folder / "site")], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    """The site, built without warnings: once for all processes that run tests, since a build writes into `docs`."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with open(folder / "site.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "site" / "built").exists():
+            command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going"]
+            command += ["-d", str(folder / "site-cache"), str(DOCS), str(folder / "site")]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+            assert done.returncode == 0, done.stderr
+            (folder / "site" / "built").touch()
     return folder / "site"
 
 
