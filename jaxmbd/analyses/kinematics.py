@@ -27,9 +27,8 @@ from jaxmbd.integrate.formulations.formulation import Kinematic
 from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
     RowsAndSpeeds,
-    apply_correction,
     close_loops,
-    consistent_speeds,
+    consistent_motion,
 )
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
@@ -311,8 +310,7 @@ def _point(equations: Equations, t: Array, q: Array, v: Array) -> _Point:
     """Return the point at a closed position, with the consistent speeds near `v`."""
     q = equations.normalize(q)
     at = equations.at(t, q)
-    v = consistent_speeds(at, v, DeterminedCorrection())
-    vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
+    v, vdot = consistent_motion(at, v, DeterminedCorrection())
     return _Point(t, q, at.rate(v), v, vdot, jnp.zeros_like(v))
 
 

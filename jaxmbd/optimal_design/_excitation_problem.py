@@ -32,9 +32,8 @@ from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
-    apply_correction,
     close_loops,
-    consistent_speeds,
+    consistent_motion,
 )
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.functions.curve import Polynomials
@@ -284,8 +283,7 @@ def _at_instant(
     mechanism = mechanism.replaced(drivers=drivers)
     equations, correction = Equations(mechanism), DeterminedCorrection()
     at = equations.at(t, close_loops(equations, t, q, correction))
-    v = consistent_speeds(at, jnp.zeros(mechanism.nv, q.dtype), correction)
-    vdot = apply_correction(correction, at, at.gamma(v))
+    v, vdot = consistent_motion(at, jnp.zeros(mechanism.nv, q.dtype), correction)
     s = Snapshot(t, at.q, v, vdot, jnp.zeros(equations.m, q.dtype), mechanism.z)
     matrix, found = effort_columns(mechanism, None, s, unknowns.places, unknowns.numbers, unknowns.values)
     s = eqx.tree_at(lambda s: s.lam, s, jnp.append(found.joints, found.actuators))

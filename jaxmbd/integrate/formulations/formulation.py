@@ -19,9 +19,9 @@ from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
     MassWeightedCorrection,
     RowsAndSpeeds,
-    apply_correction,
     close_loops,
     closing_step,
+    consistent_motion,
     consistent_speeds,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -253,8 +253,7 @@ class Kinematic(AbstractFormulation):
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
-        v = consistent_speeds(at, v, DeterminedCorrection())
-        vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
+        v, vdot = consistent_motion(at, v, DeterminedCorrection())
         units = RowsAndSpeeds(at.entries, equations.scales, equations.scales.rows)
         lam = units.least_norm(at.force(v) - at.inertia.times(vdot))
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)

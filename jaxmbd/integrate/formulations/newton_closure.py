@@ -236,21 +236,24 @@ def _damped_least_squares(K: SparseMatrix, at: Configuration) -> Solve:
     return lambda b: units.speeds * solve(rows.times(b / units.rows))
 
 
-def apply_correction(
-    correction: AbstractCorrection, at: Configuration, miss: Float[Array, " m"]
-) -> Float[Array, " nv"]:
-    """A change `x` of speeds, or of coordinates along speeds, with `C x = miss`; linear in `miss`.
+def _changes(correction: AbstractCorrection, at: Configuration) -> Solve:
+    """What changes speeds, or coordinates along speeds, by `x` with `C x = miss`: linear in `miss`, and with one
+    factorisation for all.
 
     The damped solve is repeated three times (a proximal iteration, whose fixed point is the undamped solution): the
     relative error along a direction with the singular value σ of `K` is `(μ² / (σ² + μ²))³`. The damping is needed at
     singular positions, where the violation divided by σ would be a larger error than the violation.
     """
     times, solve = correction.system(at)
-    x = solve(miss)
-    for _ in range(2):
-        corrected = times(x)
-        x = x + solve(jnp.pad(miss, (0, len(corrected) - len(miss))) - corrected)
-    return x
+
+    def change(miss: Array) -> Array:
+        x = solve(miss)
+        for _ in range(2):
+            corrected = times(x)
+            x = x + solve(jnp.pad(miss, (0, len(corrected) - len(miss))) - corrected)
+        return x
+
+    return change
 
 
 def close_loops(
@@ -303,7 +306,16 @@ def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: Abs
     >>> bool(jnp.abs(at.velocity(v)).max() < 1e-9)
     True
     """
-    return v - apply_correction(correction, at, at.velocity(v))
+    return v - _changes(correction, at)(at.velocity(v))
+
+
+def consistent_motion(
+    at: Configuration, v: Float[Array, " nv"], correction: AbstractCorrection
+) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
+    """The consistent speeds near `v`, and the smallest accelerations with `C v̇ = γ` for them."""
+    change = _changes(correction, at)
+    v = v - change(at.velocity(v))
+    return v, change(at.gamma(v))
 
 
 @eqx.filter_custom_jvp
@@ -359,7 +371,7 @@ def _closing_step(args: Any, q: Array) -> tuple[Array, Array]:
 def _newton_step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
-    return -apply_correction(correction, at, correction.residual(at))
+    return -_changes(correction, at)(correction.residual(at))
 
 
 def _newton_iterate(args: Any, q: Array) -> Array:
