@@ -135,7 +135,9 @@ def sides_state() -> OwnState:
 def are_sides(part: AbstractStates) -> Bool[np.ndarray, " k"]:
     """The mask of a part's states that are sides."""
     size = sum(value.size for value in values_of(part))
-    return np.arange(size) >= size - (len(part._sides()) if isinstance(part, AbstractSided) else 0)
+    return np.arange(size) >= size - (
+        len(part._sides()) if isinstance(part, AbstractSided) and _has_guards(part) else 0
+    )
 
 
 def untold(count: int) -> Float[np.ndarray, " n"]:
@@ -180,18 +182,22 @@ def steady_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " k"]:
 
 def guards_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " n"]:
     """The guards; none of a part that does not switch."""
-    return part.guards(t, *at) if isinstance(part, AbstractSwitching) else jnp.zeros(0, values_of(part)[0].dtype)
+    return part.guards(t, *at) if _has_guards(part) else jnp.zeros(0, values_of(part)[0].dtype)
 
 
 def changed_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " n_k"]:
     """The states after the change at each guard, one after another."""
-    changed = isinstance(part, AbstractSwitching) and len(part.guard_units)
-    return jnp.ravel(part.changed(t, *at)) if changed else jnp.zeros(0, values_of(part)[0].dtype)
+    return jnp.ravel(part.changed(t, *at)) if _has_guards(part) else jnp.zeros(0, values_of(part)[0].dtype)
 
 
 def begun_of(part: Any, t: Scalar, *at: Any) -> Float[Array, " k"]:
     """The states at the start of a motion."""
-    return part.begun(t, *at) if isinstance(part, AbstractSwitching) else jnp.concatenate(values_of(part))
+    return part.begun(t, *at) if _has_guards(part) else jnp.concatenate(values_of(part))
+
+
+def _has_guards(part: AbstractStates) -> bool:
+    """True for a part that switches: a controller without limits, for example, has none."""
+    return isinstance(part, AbstractSwitching) and len(part.guard_units) > 0
 
 
 def entries_of(part: AbstractStates) -> list[OwnState]:

@@ -13,6 +13,7 @@ import pytest
 from fmpy.validation import validate_fmu
 
 import jaxmbd as mbd
+from jaxmbd import planar as pl
 from jaxmbd.io.fmu.description import base_units
 from tests.c_code import compiler
 from tests.io.fmus import JUMP, STEP, Instance, Unit, crank, extracted, gear, pendulum, solution_of, top
@@ -120,6 +121,17 @@ def test_a_law_changes_at_an_event_and_not_before(version: str) -> None:
             update()
             assert one.get("teeth.sides[0]") == side
             one.fmu.enterContinuousTimeMode()
+
+
+def test_an_integral_is_where_the_state_says(tmp_path: Path) -> None:
+    """A controller without limits has no sides, which alone start anew."""
+    body = pl.Body("cart", 1.0, 1.0)
+    hold = pl.PID("hold", "cart.x", 0.0, kp=10.0, ki=3.0, drives="cart.fx", integral=0.7)
+    rail = pl.Prismatic("rail", pl.ground.at(), body.at())
+    mechanism = pl.Mechanism([body], [rail], coordinates="joint", controllers=[hold])
+    mbd.export_fmu(mechanism, tmp_path / "cart.fmu", mbd.assemble(mechanism), binary=False)
+    variables = fmpy.read_model_description(str(tmp_path / "cart.fmu")).modelVariables
+    assert {one.name: one.start for one in variables}["hold.integral"] == "0.7"
 
 
 @SLOW

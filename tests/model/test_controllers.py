@@ -111,6 +111,16 @@ def test_a_delay_is_its_pade_approximant(order: int) -> None:
     np.testing.assert_allclose(over(constant)["late.output"], 0.4, rtol=1e-10)
 
 
+def test_without_limits_there_are_no_sides() -> None:
+    """Beside a law that has some, and where a loop holds none: an integral is no side."""
+    held = pl.PID("hold", "O.angle", 0.0, kp=10.0, ki=3.0, drives="O.angle", integral=0.7)
+    mechanism = arm(held, forces=[pl.Backlash("teeth", "A.angle", 50.0, damping=0.1, play=0.2)])
+    native, foreign = (swung(mechanism, engine=engine) for engine in ("auto", "diffrax"))
+    assert native.engine != "diffrax"
+    assert native["hold.integral"][0] == foreign["hold.integral"][0] == 0.7
+    np.testing.assert_allclose(native["hold.integral"], foreign["hold.integral"], atol=1e-7)
+
+
 @pytest.mark.slow
 def test_a_pid_controller_with_a_filtered_derivative() -> None:
     """Of a known quantity: proportional, integral and derivative terms in closed form."""
