@@ -30,6 +30,10 @@ class MechanismError(AbstractError, ValueError):
     """The description of a mechanism, or an argument of an analysis, is invalid."""
 
 
+class NoDerivativeError(MechanismError):
+    """A derivative is needed that a part does not have."""
+
+
 class AssemblyError(AbstractError, ValueError):
     """The mechanism cannot be assembled, or the prescribed speeds contradict the constraints."""
 

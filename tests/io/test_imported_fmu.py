@@ -106,6 +106,41 @@ def bounces(count: int) -> np.ndarray:
 
 
 @pytest.mark.slow
+def test_what_was_exported_with_a_law_with_kinks_moves_as_before(tmp_path: Path) -> None:
+    """An absorber that a servo holds between stops, on a cart: its kinks are events here as they are there."""
+
+    def rail(name: str, mass: float) -> tuple[Any, Any]:
+        body = pl.Body(name, mass, 1.0)
+        return body, pl.Prismatic(f"{name}_rail", pl.ground.at(), body.at())
+
+    def servo(**given: Any) -> pl.PID:
+        return pl.PID("hold", "absorber.x", 0.0, kp=10.0, kd=0.2, rate="absorber.vx", drives="absorber.fx", **given)
+
+    (body, joint), (cart, way) = rail("absorber", 0.1), rail("cart", 1.0)
+    stop = pl.Backlash("stop", "absorber_rail.displacement", 200.0, damping=0.3, play=0.06)
+    back = pl.Scaled("back", "hold.output", -1.0)
+    absorber = pl.Mechanism([body], [joint], [stop], sensors=[back], coordinates="joint", controllers=[servo()])
+    mbd.export_fmu(absorber, tmp_path / "a.fmu", inputs=["hold.reference"], outputs=["back"])
+    part = mbd.import_fmu(tmp_path / "a.fmu", "a", {"hold.reference": "cart.x"}, outputs=["back"], drives="cart.fx")
+    spring = pl.JointSpringDamper("spring", "cart_rail.displacement", 100.0, 0.0)
+    mechanism = pl.Mechanism([cart], [way], [spring], coordinates="joint").with_parts([part])
+    pull = pl.Controller("pull", "back", lambda t, u, _: u[0], "cart.fx")
+    whole = pl.Mechanism(
+        [cart, body], [way, joint], [spring, stop], sensors=[back], coordinates="joint",
+        controllers=[servo(follows="cart.x"), pull],
+    )  # fmt: skip
+    times, start = np.linspace(0.0, 2.0, 41), {"cart_rail.displacement": 0.1}
+    settings: Any = {"rtol": 1e-9, "atol": 1e-10, "max_events": 200}
+    found = mbd.simulate(mechanism, mbd.assemble(mechanism, start), times, **settings)
+    wanted = mbd.simulate(whole, mbd.assemble(whole, start | {"absorber_rail.displacement": 0.0}), times, **settings)
+    np.testing.assert_allclose(found["cart.x"], wanted["cart.x"], atol=1e-7)
+    assert found.events is not None
+    assert int(found.events.count) > 20
+    assert "a.guards[0]" in str(found.events)  # whether they graze needs second derivatives, which there are not
+    assert "successful" in str(found)
+
+
+@pytest.mark.slow
 def test_its_event_indicators_are_events(folder: Path) -> None:
     path = small_fmu(folder, "BouncingBall", "blind", providesDirectionalDerivatives=False)
     mechanism = alone(mbd.import_fmu(path, "ball", outputs=["h"]))

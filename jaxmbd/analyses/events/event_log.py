@@ -18,7 +18,7 @@ from jaxmbd.checks import check_index
 from jaxmbd.engine import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.own_states import start_of
-from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.errors import MechanismError, NoDerivativeError, SolveError, check_known
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.quantities import channel_units
@@ -131,7 +131,11 @@ class Events(eqx.Module):
     def doubts(self) -> list[str]:
         """What the errors of the motion have decided, as sentences (outside `jit`)."""
         found = []
-        for k in np.flatnonzero(np.asarray(self.grazing)):
+        try:
+            grazing = np.flatnonzero(np.asarray(self.grazing))
+        except NoDerivativeError:  # its depths need second derivatives, which an imported FMU does not have
+            grazing = ()
+        for k in grazing:
             when, depth = format_number(self.times[k]), f"{self.depths[k]:.2g}"
             grazes = f"grazes its value at t = {when} s: its quantity would go only {depth} beyond that"
             found.append((int(self.which[k]), grazes))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 from jaxmbd.analyses.events.event import AbstractAction, ChannelName, Event, Latch, LogOnly, Release
 from jaxmbd.arrays import Scalar
@@ -63,9 +63,13 @@ def switching_parts(mechanism: Mechanism) -> list[Any]:
 
 def with_sides_untold(mechanism: Mechanism, z: Array) -> Array:
     """The states of parts for a motion that does not hold them: laws with kinks then take the signs themselves."""
+    return jnp.where(are_sides_of(mechanism), 0.0, z)
+
+
+def are_sides_of(mechanism: Mechanism) -> Bool[np.ndarray, " nz"]:
+    """The mask of the states of all parts that are sides."""
     parts = stateful((mechanism.forces, mechanism.controllers))
-    sided = np.concatenate([*map(are_sides, parts), np.zeros(0, bool)])
-    return jnp.where(sided, 0.0, z)
+    return np.concatenate([*map(are_sides, parts), np.zeros(0, bool)])
 
 
 def guard_units(mechanism: Mechanism) -> list[str]:

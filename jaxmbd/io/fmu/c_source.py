@@ -28,7 +28,7 @@ def model_text(
     sizes = {
         "STATES": states, "COORDINATES": plant.mechanism.nq, "MEMORY": memory, "INPUTS": inputs,
         "PARAMETERS": parameters, "OUTPUTS": sum(one.kind == "output" for one in variables),
-        "GUARDS": plant.guards, "SWITCHES": plant.switches, "STAGES": len(b),
+        "HEIGHTS": plant.heights, "SWITCHES": plant.switches, "STAGES": len(b),
         "CLOSES": int(sum(plant.mechanism.constraint_sizes()) > 0), "STEP": literal(step),
     }  # fmt: skip
     numbers = {

@@ -55,7 +55,7 @@ def export_fmu(
     between steps, the state is first put onto the constraints, by the smallest change in the metric of the mass matrix.
     In co-simulation a communication step is divided into equal steps of an explicit Runge-Kutta method, and inputs are
     held over it. Steps end where functions of time switch; in model exchange these times are time events. Laws with
-    kinks, such as `Backlash`, are smooth between events in model exchange, which the variables `"teeth.guards[0]"`
+    kinks, such as `Backlash`, are smooth between events in model exchange, which the variables `"teeth.heights[0]"`
     indicate; in co-simulation steps pass over kinks.
 
     **Arguments:**

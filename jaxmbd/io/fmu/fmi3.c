@@ -248,7 +248,7 @@ fmi3Status fmi3GetNumberOfContinuousStates(fmi3Instance instance, size_t *nConti
 
 fmi3Status fmi3GetNumberOfEventIndicators(fmi3Instance instance, size_t *nEventIndicators) {
   (void)instance;
-  *nEventIndicators = GUARDS;
+  *nEventIndicators = HEIGHTS;
   return fmi3OK;
 }
 

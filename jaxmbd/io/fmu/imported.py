@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.checks import check_finite, check_instance, check_mapping, check_shape, checked_names
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, NoDerivativeError
 from jaxmbd.io.fmu.running import RunningFmu
 from jaxmbd.io.fmu.unit import FmuDescription, read_fmu
 from jaxmbd.model.controller.controller import AbstractDynamicController, as_names
@@ -190,7 +190,7 @@ def _called(code: RunningFmu, what: str, shape: tuple[int, ...], *arrays: Array)
 @_called.defjvp
 def _no_derivative_of_call(code: RunningFmu, what: str, shape: tuple[int, ...], *_: Any) -> Any:
     of = {"sampled": "the steps of co-simulation"}.get(what, "the changes of states at events")
-    raise MechanismError(
+    raise NoDerivativeError(
         f"{code.label}: FMI has no derivatives of {of}, and this derivative needs them. Import the FMU for model "
         "exchange, without events, or take differences of whole motions."
     )
@@ -205,7 +205,7 @@ def _evaluated(code: RunningFmu, t: Array, x: Array, u: Array, p: Array, memory:
 def _tangent(code: RunningFmu, primals: Any, tangents: Any) -> tuple[Array, Array]:
     if not code.able.has_directional:
         flag = f"providesDirectionalDerivative{'s' if code.description.version.startswith('3') else ''}"
-        raise MechanismError(
+        raise NoDerivativeError(
             f'{code.label} has no derivatives: its description lacks {flag}="true". Motions run with explicit methods, '
             "which need none; gradients, linearize and implicit methods need them."
         )
@@ -234,7 +234,7 @@ def _jacobian(code: RunningFmu, t: Array, x: Array, u: Array, p: Array, memory: 
 
 @_jacobian.defjvp
 def _no_second_derivative(code: RunningFmu, *_: Any) -> Any:
-    raise MechanismError(f"{code.label}: FMI has first derivatives alone, and this derivative needs second ones.")
+    raise NoDerivativeError(f"{code.label}: FMI has first derivatives alone, and this derivative needs second ones.")
 
 
 # --- import ---------------------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ typedef struct {
   int mode;
 } Kept;
 
-/* `text`: the last message; `rates`, `outputs`, the reported `states` and the values of `guards` are those of the present if
+/* `text`: the last message; `rates`, `outputs`, the reported `states` and the `heights` are those of the present if
    they are known. */
 typedef struct {
   Kept kept;
   Stages stages;
-  double rates[STATES + 1], outputs[OUTPUTS + 1], states[STATES + 1], guards[GUARDS + 1];
-  int knows_rates, knows_outputs, knows_states, knows_guards, is_for_steps;
+  double rates[STATES + 1], outputs[OUTPUTS + 1], states[STATES + 1], heights[HEIGHTS + 1];
+  int knows_rates, knows_outputs, knows_states, knows_heights, is_for_steps;
   void *environment;
   void (*logger)(void);
   char name[128], text[512];
@@ -74,7 +74,7 @@ static Instance *checked_instance(Instance *i, const char *token) {
   return NULL;
 }
 
-static void forget(Instance *i) { i->knows_rates = i->knows_outputs = i->knows_states = i->knows_guards = 0; }
+static void forget(Instance *i) { i->knows_rates = i->knows_outputs = i->knows_states = i->knows_heights = 0; }
 
 static int reset(Instance *i) {
   motion_start(&i->kept.motion);
@@ -88,29 +88,29 @@ static int reset(Instance *i) {
    In model exchange each law holds on which sides of its kinks it is, from one event to the next. In co-simulation, and before
    a motion has begun, laws take the signs themselves. */
 
-#if GUARDS
+#if HEIGHTS
 #define AT_PRESENT(m) (const double[]){evaluation_time(m, (m)->t)}, (m)->x, (m)->memory, (m)->u, (m)->p
 
-/* The values of the guards, each of which is positive until the state changes. */
-static void evaluate_guards(const Motion *m, double *values) { guards(AT_PRESENT(m), values); }
+/* The heights, whose zeros are events. */
+static void evaluate_heights(const Motion *m, double *values) { heights(AT_PRESENT(m), values); }
 
-/* The state after the changes at all guards that are below zero. */
-static void pass_guards(Motion *m) {
+/* The state after the changes of sides that are due. */
+static void change_sides(Motion *m) {
   double changed[STATES + 1];
   changed_states(AT_PRESENT(m), changed);
   memcpy(m->x, changed, STATES * sizeof *changed);
 }
 
 /* The state at the start of a motion. */
-static void begin_guards(Motion *m) {
+static void begin_sides(Motion *m) {
   double begun[STATES + 1];
   begun_states(AT_PRESENT(m), begun);
   memcpy(m->x, begun, STATES * sizeof *begun);
 }
 #else
-static void evaluate_guards(const Motion *m, double *values) { (void)m, (void)values; }
-static void pass_guards(Motion *m) { (void)m; }
-static void begin_guards(Motion *m) { (void)m; }
+static void evaluate_heights(const Motion *m, double *values) { (void)m, (void)values; }
+static void change_sides(Motion *m) { (void)m; }
+static void begin_sides(Motion *m) { (void)m; }
 #endif
 
 /* --- variables ------------------------------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void begin_guards(Motion *m) { (void)m; }
 /* References count the time, the states, their rates, the inputs, the parameters, the outputs and the event indicators. */
 enum { FIRST_STATE = 1, FIRST_RATE = FIRST_STATE + STATES, FIRST_INPUT = FIRST_RATE + STATES };
 enum { FIRST_PARAMETER = FIRST_INPUT + INPUTS, FIRST_OUTPUT = FIRST_PARAMETER + PARAMETERS };
-enum { FIRST_INDICATOR = FIRST_OUTPUT + OUTPUTS, VARIABLES = FIRST_INDICATOR + GUARDS };
+enum { FIRST_INDICATOR = FIRST_OUTPUT + OUTPUTS, VARIABLES = FIRST_INDICATOR + HEIGHTS };
 
 typedef enum { TIME, STATE, RATE, INPUT, PARAMETER, OUTPUT, INDICATOR, NONE } Kind;
 
@@ -173,13 +173,13 @@ static int know_outputs(Instance *i) {
   return OK;
 }
 
-static int know_guards(Instance *i) {
-  if (i->knows_guards) return OK;
+static int know_heights(Instance *i) {
+  if (i->knows_heights) return OK;
   const int status = settle(i);
   const Motion *m = &i->kept.motion;
   if (status != OK) return status;
-  evaluate_guards(m, i->guards);
-  i->knows_guards = 1;
+  evaluate_heights(m, i->heights);
+  i->knows_heights = 1;
   return OK;
 }
 
@@ -209,8 +209,8 @@ static int get_values(Instance *i, const unsigned *references, const size_t n, d
         values[k] = i->outputs[at];
         break;
       case INDICATOR:
-        status = know_guards(i);
-        values[k] = i->guards[at];
+        status = know_heights(i);
+        values[k] = i->heights[at];
         break;
       default: return no_variable(i, references[k]);
     }
@@ -261,7 +261,7 @@ static int enter_initialization(Instance *i, const double start, const double st
 static int exit_initialization(Instance *i) {
   if (in_mode(i, INITIALIZATION, "ExitInitializationMode") != OK || settle(i) != OK) return ERROR;
   i->kept.mode = i->is_for_steps ? STEPPING : EVENT;
-  if (!i->is_for_steps) begin_guards(&i->kept.motion);
+  if (!i->is_for_steps) begin_sides(&i->kept.motion);
   forget(i);
   return OK;
 }
@@ -273,14 +273,14 @@ static int change_mode(Instance *i, const int from, const int to, const char *fu
 }
 
 /* The update in Event Mode: what switches at this time has switched, joints are closed if states or parameters were
-   set, and laws whose guards are not positive have changed. `changed`: 1 if that has changed states; `next`: the time of the next event, infinite if there is none. */
+   set, and sides that are due have changed. `changed`: 1 if that has changed states; `next`: the time of the next event, infinite if there is none. */
 static int update(Instance *i, int *changed, double *next) {
   double before[STATES + 1];
   if (in_mode(i, EVENT, "UpdateDiscreteStates") != OK) return ERROR;
   memcpy(before, i->kept.motion.x, sizeof before);
   if (settle(i) != OK) return ERROR;
   motion_locate(&i->kept.motion);
-  pass_guards(&i->kept.motion);
+  change_sides(&i->kept.motion);
   forget(i);
   *changed = memcmp(before, i->kept.motion.x, sizeof before) != 0;
   *next = next_switch(&i->kept.motion, i->kept.motion.t);
@@ -322,9 +322,9 @@ static int get_rates(Instance *i, double *values, const size_t n) {
 }
 
 static int get_indicators(Instance *i, double *values, const size_t n) {
-  if (n != GUARDS) return wrong_count(i, "GetEventIndicators", n, GUARDS);
-  if (know_guards(i) != OK) return ERROR;
-  memcpy(values, i->guards, n * sizeof *values);
+  if (n != HEIGHTS) return wrong_count(i, "GetEventIndicators", n, HEIGHTS);
+  if (know_heights(i) != OK) return ERROR;
+  memcpy(values, i->heights, n * sizeof *values);
   return OK;
 }
 

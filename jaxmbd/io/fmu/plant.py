@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.events.parts import guard_units
+from jaxmbd.analyses.events.parts import are_sides_of, guard_units
 from jaxmbd.analyses.simulation.samples import changing_parts
 from jaxmbd.arrays import Scalar
 from jaxmbd.engine.binding.tracing import TracedFunction, traced
@@ -90,10 +90,10 @@ class Plant:
         return exchanged_rows(self._equations(memory, u, p), t, self._split(x)[0]).astype(x.dtype)
 
     def changes(self, t: Scalar, x: Array, memory: Array, u: Array, p: Array) -> tuple[Array, Array, Array]:
-        """The guards of laws with kinks, which are positive until the state changes; the state once all of these that
-        are due have changed it; and the one at the start of a motion.
+        """The heights of laws with kinks, whose zeros are events; the state after the changes of sides that are due;
+        and the one at the start of a motion.
 
-        An importer stops on either side of a zero. A guard that is nearly zero is due if it falls.
+        An importer stops on either side of a zero. What is nearly zero is due if it falls away from its side.
         """
         z = self._split(x)[2]
 
@@ -103,16 +103,17 @@ class Plant:
 
         along = jnp.ones_like(t), self.response(t, x, memory, u, p)[0]
         guards, rates = jax.jvp(lambda t, x: reader(t, x).guards(), (t, x), along)
-        here = reader(t, x)
+        here, sides = reader(t, x), z[are_sides_of(self.mechanism)]
         sizes = [here.position.equations.scales.quantity(unit) for unit in guard_units(self.mechanism)]
         is_due = jnp.where(jnp.abs(guards) <= _NEAR * jnp.stack(sizes), rates < 0, guards < 0)
         changed = z + jnp.sum(jnp.where(is_due[:, None], here.changed_states() - z[None], 0.0), axis=0)
         motion = x[: len(x) - len(z)]
-        return guards, *(jnp.concatenate([motion, own]) for own in (changed, here.begun_states()))
+        after, begun = (jnp.concatenate([motion, own]) for own in (changed, here.begun_states()))
+        return jnp.where(sides == 0, 1.0, sides * guards), after, begun  # a guard is a height by its side
 
     @cached_property
-    def guards(self) -> int:
-        """The number of guards."""
+    def heights(self) -> int:
+        """The number of heights of laws with kinks, if they hold their sides."""
         return len(guard_units(self.mechanism)) if self.has_events else 0
 
     def switching_times(self, p: Array) -> Array:
@@ -177,9 +178,9 @@ def code_of(plant: Plant, adjoint: bool) -> PlantCode:
         texts.append(_text("cotangents", cotangents, (*_AT, *results[:2]), ("bt", "bx", "bu", "bp")))
     if sum(plant.mechanism.constraint_sizes()):
         texts.append(_text("closing_step", traced(plant.closing, types), _AT, ("closed", "change")))
-    if plant.guards:
+    if plant.heights:
         functions = {
-            "guards": ("values", "", ""),
+            "heights": ("values", "", ""),
             "changed_states": ("", "changed", ""),
             "begun_states": ("", "", "begun"),
         }

@@ -21,8 +21,9 @@ from jaxmbd.io.fmu.unit import FmuDescription
 _KEPT = 8  # instances, one for each of the last values of parameters
 _MOST_BYTES = 2**16  # of an inner state: JAX hands small arrays to Python at once, large ones by its threads
 _BYTES = 6  # in a number: whole numbers of 48 bits are exact
-# By how much a crossing may lie ahead of the time that was found for it, relative to the time, from rounding on.
-_AHEAD, _DOUBLINGS = 1e-16, 40
+# By how much a crossing may lie ahead of the time that was found for it, relative to the time, from rounding on; and in
+# how many doublings of that an indicator that moves has left zero.
+_AHEAD, _DOUBLINGS, _FEW = 1e-16, 40, 12
 _DIFFERENCE = 1e-6  # of the sizes of what differences are taken by
 
 
@@ -160,13 +161,21 @@ class RunningFmu:
                 return np.full(self.size, np.nan)
 
     def indicated(self, t: Floats, x: Floats, u: Floats, p: Floats, memory: Floats) -> Floats:
-        """The event indicators."""
+        """The event indicators; of one that is exactly zero what it becomes, so that only those that stay are zero."""
         count = self.description.indicators
         if not all(np.isfinite(of).all() for of in (t, x, u, p)):
             return np.full(count, np.nan)
         with self.lock:
             try:
-                return self._at(t, x, u, p, memory).indicators(count)
+                instance = self._at(t, x, u, p, memory)
+                found = instance.indicators(count)
+                if (found == 0).any():
+                    rates, step = instance.rates(len(self.of_rates)), _AHEAD * max(1.0, abs(float(t)))
+                    for _ in range(_FEW):
+                        step *= 2
+                        instance.set_states(x + step * rates)
+                        found = np.where(found == 0, instance.indicators(count), found)
+                return found
             except DiscardedError:
                 return np.full(count, np.nan)
 

@@ -123,7 +123,7 @@ def variables_of(
     has_events: bool,
 ) -> tuple[list[Variable], tuple[Channel, ...]]:  # fmt: skip
     """All variables, in the order of their value references, and the outputs that are no states; if the mechanism
-    `has_events`, the guards that indicate them.
+    `has_events`, what indicates them.
 
     **Raises:** `MechanismError` if two have one name.
     """
@@ -155,8 +155,8 @@ def variables_of(
         found.append(Variable("output", called, channels[one.name], f"quantity {one.name}", is_output=True))
     for part in switching_parts(mechanism) if has_events else ():
         for k, unit in enumerate(part.guard_units):
-            text = f"event indicator: a law of {type(part).__name__} {part.name} is smooth while it is positive"
-            found.append(Variable("indicator", f"{part.name}.guards[{k}]", unit or mechanism.unit_along(part), text))
+            text = f"event indicator: where it is zero, a law of {type(part).__name__} {part.name} is not smooth"
+            found.append(Variable("indicator", f"{part.name}.heights[{k}]", unit or mechanism.unit_along(part), text))
     _check_names(found)
     return found, own
 
