@@ -89,22 +89,20 @@ static int reset(Instance *i) {
    a motion has begun, laws take the signs themselves. */
 
 #if HEIGHTS
-#define AT_PRESENT(m) (const double[]){evaluation_time(m, (m)->t)}, (m)->x, (m)->memory, (m)->u, (m)->p
-
 /* The heights, whose zeros are events. */
-static void evaluate_heights(const Motion *m, double *values) { heights(AT_PRESENT(m), values); }
+static void evaluate_heights(const Motion *m, double *values) { heights(AT_NOW(m), values); }
 
 /* The state after the changes of sides that are due. */
 static void change_sides(Motion *m) {
   double changed[STATES + 1];
-  changed_states(AT_PRESENT(m), changed);
+  changed_states(AT_NOW(m), changed);
   memcpy(m->x, changed, STATES * sizeof *changed);
 }
 
 /* The state at the start of a motion. */
 static void begin_sides(Motion *m) {
   double begun[STATES + 1];
-  begun_states(AT_PRESENT(m), begun);
+  begun_states(AT_NOW(m), begun);
   memcpy(m->x, begun, STATES * sizeof *begun);
 }
 #else
@@ -273,7 +271,8 @@ static int change_mode(Instance *i, const int from, const int to, const char *fu
 }
 
 /* The update in Event Mode: what switches at this time has switched, joints are closed if states or parameters were
-   set, and sides that are due have changed. `changed`: 1 if that has changed states; `next`: the time of the next event, infinite if there is none. */
+   set, and sides that are due have changed. `changed`: 1 if that has changed states; `next`: the time of the next event,
+   infinite if there is none. */
 static int update(Instance *i, int *changed, double *next) {
   double before[STATES + 1];
   if (in_mode(i, EVENT, "UpdateDiscreteStates") != OK) return ERROR;

@@ -45,6 +45,9 @@ static double rounding(const double t) { return DBL_EPSILON * fabs(t); }
 /* The time at which forces are evaluated for a time: on this side of switching times. */
 static double evaluation_time(const Motion *m, const double t) { return fmin(fmax(t, m->low), m->high); }
 
+/* The first arguments of the functions of the mechanism, at the present time. */
+#define AT_NOW(m) (const double[]){evaluation_time(m, (m)->t)}, (m)->x, (m)->memory, (m)->u, (m)->p
+
 /* The next switching time after `t`; infinite if there is none. */
 static double next_switch(const Motion *m, const double t) {
   int first = 0, end = SWITCHES;

@@ -32,7 +32,7 @@ from jaxmbd.parameters.numbers import Number, replaced
 from jaxmbd.state.output_channels import Snapshot, channel_values
 
 _AT = ("t", "x", "memory", "u", "p")
-_NEAR = 1e-8  # of the size of its quantity: a guard is as good as zero
+_NEAR = 1e-8  # of the size of its quantity, up to which a guard counts as zero
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define OF(name) PASTE(MODEL_PREFIX, name)
-#define AT_NOW(m) (const double[]){evaluation_time(m, (m)->t)}, (m)->x, (m)->memory, (m)->u, (m)->p
 
 int OF(start)(Motion *m) {
   motion_start(m);
