@@ -11,10 +11,10 @@ from nbclient import NotebookClient
 from tests.marks import slow_but
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
-NOTEBOOKS = sorted(FOLDER.rglob("*.ipynb"))
+NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.rglob("*.ipynb"))}
 TIMEOUT = 600  # [s] for one cell; the slowest compiles and runs a fit.
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS.values(), ids=NOTEBOOKS)
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -34,10 +34,10 @@ def test_a_notebooks_folder_holds_notebooks() -> None:
     assert NOTEBOOKS or not FOLDER.exists(), f"no notebook in {FOLDER}"
 
 
-@pytest.mark.parametrize("name", slow_but(["one_bar_linkage"], [path.stem for path in NOTEBOOKS]))
+@pytest.mark.parametrize("name", slow_but(["one_bar_linkage"], NOTEBOOKS))
 def test_notebook_runs(name: str) -> None:
     """A cell's error ends the test with that cell's source and traceback."""
-    path = FOLDER / f"{name}.ipynb"
+    path = NOTEBOOKS[name]
     notebook = read(path)
     client = NotebookClient(
         notebook,

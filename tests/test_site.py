@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from docs.pages import check_links, notebooks, parts, public_names, reference, sources, versions
+import jaxmbd
+from docs.pages import check_links, notebooks, parts, project, public_names, reference, sources, versions
 from tests.printed import same
 from tests.view.conftest import browser as browser
 from tests.view.conftest import driver as driver
@@ -131,6 +132,19 @@ def test_a_notebook_is_a_page(tmp_path: Path) -> None:
     (saved,) = page.parent.glob("*.png")
     assert saved.read_bytes() == b"hello"
     assert f"{{image}} {saved.name}" in written
+
+
+def test_pages_of_the_project(tmp_path: Path) -> None:
+    """They hold what the files at the top of the repository do, and their links lead to the site's pages."""
+    project.write(tmp_path)
+    written = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")}
+    assert "(/how-to/model-gears.md)" in written["features"]
+    assert "| Bodies |" in written["features"]
+    assert "## " not in written["features"]
+    assert written["changes"].startswith("# Changelog")
+    assert f"version = {{{jaxmbd.__version__}}}" in written["cite"]
+    links = re.findall(r"\]\(/([^)]+)\)", "".join(written.values()))
+    assert all((DOCS / link.partition("#")[0]).exists() for link in links)
 
 
 def test_versions_are_listed_and_the_newest_release_is_shown(tmp_path: Path) -> None:

@@ -67,11 +67,12 @@ def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable
     return lambda: np.asarray(solve(given))
 
 
-def simulated(mechanism: Any, state: mbd.State, steps: int, **options: Any) -> jax.Array:
-    """The final coordinates after so many steps by `simulate`."""
+def simulated(mechanism: Any, state: mbd.State, steps: int, step: float = STEP, **options: Any) -> jax.Array:
+    """The final coordinates after so many steps by `simulate`; not a number if it did not get that far."""
+    ts = state.t + jnp.array([0.0, steps * step])
     return mbd.simulate(
-        mechanism, state, jnp.array([0.0, steps * STEP]), formulation=FORMULATION(), solver=mbd.RungeKutta4(),
-        stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False, **options,
+        mechanism, state, ts, formulation=FORMULATION(), solver=mbd.RungeKutta4(),
+        stepsize_controller=dfx.ConstantStepSize(), dt0=step, max_steps=steps + 2, throw=False, **options,
     ).q[-1]  # fmt: skip
 
 

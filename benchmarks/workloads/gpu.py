@@ -1,8 +1,9 @@
 """Batches on a GPU: whole motions as kernels, diffrax's loop under `vmap` by XLA on the same GPU, and the processor.
 
-Four-bars with equal steps, linkages of different lengths and masses with step-size control, and derivatives of the
-four-bars by their masses. Results stay on the device. Compiling is measured apart; the first run of a kernel includes
-loading it. Differences are those from the virtual machine on the processor.
+Four-bars with equal steps, other mechanisms in double and in single precision, linkages of different lengths and masses
+with step-size control, and derivatives of the four-bars by their masses. Results stay on the device. Compiling is
+measured apart; the first run of a kernel includes loading it. Differences are those from the virtual machine on the
+processor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,15 @@ import numpy as np
 from benchmarks.measure import median, seconds_of
 from benchmarks.options import Options, Record, Say
 from benchmarks.table import Table, figures
+from benchmarks.workloads import mechanisms
 from benchmarks.workloads.batch import STEPS
 from benchmarks.workloads.engines import derivative_functions, four_bar_end, linkage_motion, linkages
 
+MECHANISMS = (
+    "heavy-top", "slider-crank", "planar-four-bar", "five-bar", "suspension", "spatial-four-bar", "hanging-chain",
+    "governor", "bricard", "stewart-platform",
+)  # fmt: skip
+INSTANCES = 65_536  # of each of them
 SIZES = 1, 1024, 10_000, 100_000, 1_000_000
 CHECKED = 256  # instances that are compared with the processor's
 BUDGET, MOST = 2.0, 5  # seconds and number of repeats of a run
@@ -32,6 +39,7 @@ class Case(NamedTuple):
     size: int
     function: Callable[..., Any]
     operands: Any
+    steps: int = 0  # of each instance; 0 if the function gives them
     dtype: Any = np.float64
 
 
@@ -44,7 +52,7 @@ def measure(options: Options, say: Say) -> list[Record]:
     known: dict[Any, Any] = {}
     for case in cases(options.quick):
         say(f"{case.kind}, {case.label}, {case.runner}, {case.size:,}")
-        with jax.enable_x64(case.dtype == np.float64):
+        with in_precision(case.dtype):
             found, result = timed(case)
             records.append(found if case.kind == "derivatives" else found | compared(case, result, known))
     return records
@@ -59,6 +67,9 @@ def cases(quick: bool) -> Iterator[Case]:
     for runner, some in (("processor", sizes[1:2]), ("XLA", sizes[-2:])):
         for size in some:
             yield steps("joint", runner, size)
+    for name in MECHANISMS[: 1 if quick else None]:
+        for numbers in (np.float64, np.float32):
+            yield mechanism(name, CHECKED if quick else INSTANCES, numbers)
     count = 64 if quick else sizes[-2]
     with jax.default_device(processor()):
         operands = linkages(count)
@@ -72,7 +83,21 @@ def cases(quick: bool) -> Iterator[Case]:
 def steps(coordinates: str, runner: str, size: int, dtype: Any = np.float64) -> Case:
     """Four-bars with equal steps."""
     label = f"{coordinates} coordinates, {dtype.__name__}"
-    return Case("steps", label, runner, size, partial(four_bar_end, coordinates), masses(size, dtype), dtype)
+    end = partial(four_bar_end, coordinates)
+    return Case("steps", label, runner, size, end, masses(size, dtype), STEPS, dtype)
+
+
+def mechanism(name: str, size: int, dtype: Any) -> Case:
+    """An example with equal steps, joint coordinates."""
+    with in_precision(dtype), jax.default_device(processor()):
+        speeds = np.asarray(mechanisms.speeds_of(name, size))
+    end = partial(mechanisms.end_of, name)
+    return Case("mechanisms", f"{name}, {dtype.__name__}", "kernel", size, end, (speeds,), mechanisms.STEPS, dtype)
+
+
+def in_precision(dtype: Any) -> Any:
+    """A context in which JAX computes with such numbers."""
+    return jax.enable_x64(dtype == np.float64)
 
 
 def processor() -> Any:
@@ -107,13 +132,13 @@ def compared(case: Case, result: Any, known: dict[Any, Any]) -> Record:
     """Numbers of steps, and the difference from the processor's results, which are `known` by what they are of."""
     key = case.kind, case.label
     if key not in known:
-        some = case.operands if case.kind == "sweep" else masses(CHECKED, case.dtype)
+        some = masses(CHECKED, case.dtype) if case.kind == "steps" else case.operands
         with jax.default_device(processor()):
             function = partial(case.function, "auto")
             known[key] = jax.jit(jax.vmap(function))(*jax.tree.map(lambda x: np.asarray(x[:CHECKED]), some))
     found, expected = (jax.tree.map(lambda x: np.asarray(x[:CHECKED]), r) for r in (result, known[key]))
-    record: Record = {"steps": case.size * STEPS}
-    if case.kind == "sweep":
+    record: Record = {"steps": case.size * case.steps}
+    if not case.steps:
         (found, numbers), (expected, wanted) = found, expected
         record = {"steps": int(np.sum(result[1])), "same": float(np.mean(numbers == wanted))}
     return record | {"difference": float(np.nanmax(np.abs(found - expected[: len(found)])))}
@@ -146,6 +171,7 @@ def _table(kind: str, records: Sequence[Record]) -> Table:
 
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "steps": ("Four-bars, 1,000 steps of the classical method", ("million steps / s", "difference")),
+    "mechanisms": ("Examples, 200 steps of the classical method", ("million steps / s", "difference")),
     "sweep": ("Linkages, 2 s of Tsit5 at 1e-7, 100 saved times", ("million steps / s", "difference")),
     "derivatives": ("Derivatives of four-bars by three masses", ("over the motion",)),
 }

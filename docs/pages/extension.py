@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from docs.pages import first_example, gallery, links, notebooks, parts, reference, search, sources, validation
+from docs.pages import first_example, gallery, links, notebooks, parts, project, reference, search, sources, validation
 
 # At last the files that the others link.
-WRITERS = (reference, parts, first_example, gallery, notebooks, validation, sources)
+WRITERS = (reference, parts, first_example, gallery, notebooks, validation, project, sources)
 
 
 def write_pages(app: Any, config: Any) -> None:
