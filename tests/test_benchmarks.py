@@ -19,7 +19,7 @@ from benchmarks.problems import GROUND, Problem, four_bars, pendulum, slider_cra
 from benchmarks.references import reference
 from benchmarks.stepping import march
 from benchmarks.table import Table, figures, for_markdown
-from benchmarks.workloads import WORKLOADS, commands, first
+from benchmarks.workloads import WORKLOADS, commands, first, mechanisms
 from benchmarks.workloads.scaling import exponents
 
 PLANAR = [pendulum(), slider_crank(), four_bars(2)]
@@ -211,6 +211,18 @@ def test_first_calls_are_measured_in_states_of_the_computer(monkeypatch: pytest.
     found = {(record["stage"], record["state"]): record["cpu"] for record in records}
     motions = {("motion", "new"): 6.0, ("motion", "similar"): 7.0, ("motion", "known"): 8.0}
     assert found == {**motions, ("sensitivities", "known"): 10.0}
+
+
+@pytest.mark.slow
+def test_every_example_is_measured_beside_the_four_bar() -> None:
+    """The stages of the quick run: an example with loops has more operations than one without."""
+    records = mechanisms.measure(Options(quick=True), lambda text: None)
+    assert [record["mechanism"] for record in records] == mbd.examples.names()[:2]
+    assert all(record["finite"] for record in records)
+    assert mechanisms.stage_of("pendulum").operations < mechanisms.stage_of("planar-four-bar").operations
+    (table,) = mechanisms.tables(records)
+    assert [row[0] for row in table.rows] == sorted(mbd.examples.names()[:2], key=lambda x: mechanisms.stage_of(x))
+    assert table.notes == []
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """Every example mechanism in a batch: what a stage of its motion is, and how fast the machine works on it.
 
-Equal steps of the classical method in joint coordinates, as straight-line code, of instances with different speeds. An
-operation is an instruction of the program that runs at each stage: an addition, a product, a fused pair of them, a
-sine. The mechanisms take turns with the four-bar of the other tables, whose rate of operations is the measure.
+Equal steps of the classical method in joint coordinates, of instances with different speeds, as straight-line code, or
+interpreted where a program is too large to be compiled. An operation is an instruction of the program that runs at each
+stage: an addition, a product, a fused pair of them, a sine. The mechanisms take turns with the four-bar of the other
+tables, whose rate of operations is the measure.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from benchmarks.options import Options, Record, Say
 from benchmarks.table import Table, figures
 from benchmarks.workloads.batch import simulated
 from jaxmbd.analyses.simulation import native_motion
+from jaxmbd.engine import choice
 from jaxmbd.engine.machine.straight_line import values_of
 from jaxmbd.integrate.adjoint.native_steps import native_steps
 
@@ -51,8 +53,9 @@ def measure(options: Options, say: Say) -> list[Record]:
         rate, reference_rate = (size * STEPS / time for time in (seconds, of_reference))
         records.append(
             {
-                "mechanism": name, "instances": size, "first": first, "seconds": seconds, "rate": rate,
-                "operations": stage.operations, "numbers": stage.numbers, "finite": bool(np.isfinite(run()).all()),
+                "mechanism": name, "engine": engine_of(name), "instances": size, "first": first, "seconds": seconds,
+                "rate": rate, "operations": stage.operations, "numbers": stage.numbers,
+                "finite": bool(np.isfinite(run()).all()),
                 "share": rate * stage.operations / (reference_rate * measured.operations),
             }
         )  # fmt: skip
@@ -73,8 +76,13 @@ def speeds_of(name: str, size: int) -> jax.Array:
 
 def batch(name: str, size: int) -> Callable[[], np.ndarray]:
     """All instances in one compiled call of `vmap`; gives the final coordinates."""
-    solve, speeds = jax.jit(jax.vmap(partial(end_of, name, "native"))), speeds_of(name, size)
+    solve, speeds = jax.jit(jax.vmap(partial(end_of, name, engine_of(name)))), speeds_of(name, size)
     return lambda: np.asarray(solve(speeds))
+
+
+def engine_of(name: str) -> str:
+    """What runs an example."""
+    return "native" if choice.is_worth_compiling(stage_of(name).operations) else "interpreter"
 
 
 @cache
@@ -97,13 +105,23 @@ def tables(records: Sequence[Record]) -> list[Table]:
     """One row for each mechanism, those with the most operations last."""
     rows = [
         [
-            r["mechanism"], f"{r['operations']:,}", f"{r['numbers']:,}", figures(r["first"]),
+            r["mechanism"], r["engine"], f"{r['operations']:,}", f"{r['numbers']:,}", figures(r["first"]),
             figures(1e3 * r["seconds"]), figures(r["rate"]),
             figures(STAGES * r["operations"] * r["rate"] / 1e9), figures(r["share"], 2),
         ]
         for r in sorted(records, key=lambda record: record["operations"])
     ]  # fmt: skip
-    heads = ("mechanism", "operations", "numbers", "first [s]", "run [ms]", "steps / s", "10⁹ operations / s", "share")
+    heads = (
+        "mechanism",
+        "engine",
+        "operations",
+        "numbers",
+        "first [s]",
+        "run [ms]",
+        "steps / s",
+        "10⁹ op. / s",
+        "share",
+    )
     lost = [r["mechanism"] for r in records if not r["finite"]]
     notes = [f"Not at the end, or not a number: {', '.join(lost)}."] if lost else []
     size = max((r["instances"] for r in records), default=INSTANCES)
