@@ -35,8 +35,6 @@ _BENT = 0.75  # the largest acceleration, relative to the step
 _ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none
 _EXACT = 1e-6  # change of the residuals by an undamped step, as a share of that by all unknowns, that is rounding
 _NOISE = 1e-6  # a step may still reduce the loss by this share of the residuals' variance: 1/700 of a standard error
-_NOISE_WHEN_STUCK = 1e-4  # the same, 1/70, where no step reduces it since rounding hides what derivatives promise
-_TOO_LITTLE = "a further step would change the estimates by less than the noise can tell"
 
 Flat = np.ndarray
 Search = Generator[Flat, "Linearised | None", "SearchEnd"]
@@ -94,11 +92,9 @@ def search(
         if state.damping > LARGEST_DAMPING or np.linalg.norm(scale * change) <= _ROUNDING * size:
             if there is None or not there.is_finite:
                 return SearchEnd(state.u, at, state.history, NO_STEP)
-            if _undamped_change(at, scale, fixed, shapes) <= _EXACT * size:
-                return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
-            if _is_noise(at, scale, fixed, shapes, samples, _NOISE_WHEN_STUCK):
-                return SearchEnd(state.u, at, state.history, CONVERGED, _TOO_LITTLE)
-            return SearchEnd(state.u, at, state.history, STUCK)
+            if _undamped_change(at, scale, fixed, shapes) > _EXACT * size:
+                return SearchEnd(state.u, at, state.history, STUCK)
+            return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
         predicted = at.loss - at.predicted(shaped(straight, shapes))
         there = yield trial
         is_short, before = state.damping > _SHORT, at.loss
@@ -138,13 +134,11 @@ def _settled(
     size = np.sqrt(2 * at.loss)
     if size == 0 or np.max(np.abs(free) / scale, initial=0.0) <= tolerance**2 * size:
         return "the residuals are orthogonal to the sensitivities"
-    return _TOO_LITTLE if _is_noise(at, scale, fixed, shapes, samples, _NOISE) else ""
-
-
-def _is_noise(at: Linearised, scale: Flat, fixed: Flat, shapes: Step, samples: int, share: float) -> bool:
-    """True if an undamped step would reduce the loss by no more than a share of the variance of the residuals."""
     gain = _undamped_change(at, scale, fixed, shapes) ** 2 / 2
-    return gain <= share * 2 * at.loss / max(samples - int(np.sum(~fixed)), 1)
+    variance = 2 * at.loss / max(samples - int(np.sum(~fixed)), 1)
+    return (
+        "a further step would change the estimates by less than the noise can tell" if gain <= _NOISE * variance else ""
+    )
 
 
 def _undamped_change(at: Linearised, scale: Flat, fixed: Flat, shapes: Step) -> float:

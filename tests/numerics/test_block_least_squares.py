@@ -136,10 +136,9 @@ def rosenbrock(x: np.ndarray) -> Linearised:
 def run(
     start: list[float], lower: float = -np.inf, upper: float = np.inf,
     of: Callable[[np.ndarray], Linearised | None] = rosenbrock, tolerance: float = 1e-8,
-    samples: int = 2,
 ) -> tuple[SearchState, str]:  # fmt: skip
     state, n = SearchState(np.array(start)), len(start)
-    generator = search(state, np.full(n, lower), np.full(n, upper), Step(np.zeros(n), ()), samples, 200, tolerance)
+    generator = search(state, np.full(n, lower), np.full(n, upper), Step(np.zeros(n), ()), 2, 200, tolerance)
     asked = next(generator)
     try:
         while True:
@@ -254,22 +253,6 @@ def test_search_has_not_converged_where_no_step_reduces_the_loss(tolerance: floa
     state, outcome = run([0.0], of=rounded, tolerance=tolerance)
     assert outcome == "converged"
     np.testing.assert_allclose(state.u, 1.0, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("promised", "outcome"), [(0.005, "converged"), (0.05, "no step, however short, reduces the loss")]
-)
-def test_rounding_may_hide_what_is_far_below_the_noise(promised: float, outcome: str) -> None:
-    """Away from the start a motion has other steps, and its residuals are larger by some rounding. Derivatives promise
-    1/200 of a standard error, or 1/20."""
-
-    def rounded(x: np.ndarray) -> Linearised:
-        row = [1.0, x[0] + promised if x[0] == 0 else promised + 1e-7]
-        return Linearised((), np.array([row, *[[0.0, 1.0]] * 9]))
-
-    state, found = run([0.0], of=rounded, samples=10)
-    assert found == outcome
-    assert state.u == 0.0
 
 
 def test_search_has_not_converged_where_no_step_can_be_computed() -> None:
