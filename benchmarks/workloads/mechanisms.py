@@ -64,14 +64,21 @@ def measure(options: Options, say: Say) -> list[Record]:
 
 def end_of(name: str, engine: str, speeds: jax.Array) -> jax.Array:
     """The final coordinates of an example that starts with these speeds."""
-    example = mbd.examples.get(name).with_coordinates("joint")
-    start = eqx.tree_at(lambda state: state.v, example.state(), speeds)
+    example, state = at_start(name)
+    start = eqx.tree_at(lambda state: state.v, state, speeds)
     return simulated(example.mechanism, start, STEPS, STEP, engine=engine)
 
 
 def speeds_of(name: str, size: int) -> jax.Array:
     """Speeds at the start, some different ones for each instance."""
-    return mbd.examples.get(name).with_coordinates("joint").state().v * jnp.linspace(1.0, 1.0001, size)[:, None]
+    return at_start(name)[1].v * jnp.linspace(1.0, 1.0001, size)[:, None]
+
+
+def at_start(name: str) -> tuple[mbd.examples.Example, mbd.State]:
+    """An example in joint coordinates, and its state at the start: numbers, also while something is traced."""
+    with jax.ensure_compile_time_eval():
+        example = mbd.examples.get(name).with_coordinates("joint")
+        return example, example.state()
 
 
 def batch(name: str, size: int) -> Callable[[], np.ndarray]:
