@@ -7,8 +7,9 @@ Along a parameter `p`, with all other unknowns fitted anew at each value, the ro
 is the straight line `(p − p̂) / σ` for a linear model, and `|τ| ≤ t` an interval for any. Where it differs from `t` by
 more than a tenth at the ends of the interval by the standard error, the interval ends where the root is `t`; at the end
 of the parameter's range if it is nowhere. The other unknowns follow by the linear model, and by a step of Gauss and
-Newton from there; what that step still gains is foreseen. Where residuals are not independent, `τ` is divided by the
-factor by which standard errors are then larger.
+Newton from there; what that step still gains is foreseen. Along what the data do not determine such a step would be
+rounding, however far; so unknowns that are open are damped, which hinders no combination of them that is determined.
+Where residuals are not independent, `τ` is divided by the factor by which standard errors are then larger.
 
 Sources: Bates and Watts, *Nonlinear Regression Analysis and Its Applications* (1988), §6.1.2; Venzon and Moolgavkar,
 Applied Statistics 37 (1988); Chandler and Bate, Biometrika 94 (2007), for residuals that are not independent.
@@ -46,6 +47,7 @@ _SIDES = 3.0  # times as far as in physical values: an end in the numbers of the
 _LEFT = 0.05  # share of the gain that the step of the others may still promise
 _NEAR = 1e-6  # share of the way to the end of an open range that is left
 _DAMPING = 1e-11  # as small as rounding allows
+_OPEN = 1e3  # how many times stronger unknowns are damped, by the root, that the data do not determine
 
 Flat = np.ndarray
 Trials = Generator[Flat, Linearised | None, RootProfile | None]
@@ -116,6 +118,14 @@ def _is_looked_at(problem: Problem, place: int) -> bool:
     return isinstance(within, AbstractElementwiseRange) and owners.count(owners[place]) <= LISTED
 
 
+def _by_numbers_of_the_search(is_open: np.ndarray, slopes: Sequence[np.ndarray]) -> np.ndarray:
+    """Which numbers of the search have an effect on physical values that are open."""
+    parts = np.split(is_open, np.cumsum([len(slope) for slope in slopes])[:-1])
+    return np.concatenate([
+        (slope[part] != 0).any(axis=0) if slope.ndim == 2 else part for part, slope in zip(parts, slopes, strict=True)
+    ])  # fmt: skip
+
+
 class _Line:
     """The values of one parameter, and what the others are there."""
 
@@ -136,6 +146,7 @@ class _Line:
         self.loss = minimum.linearised.loss
         along = known.covariance[:, place] / known.covariance[place, place]
         self.others = by_physical_values(along[None], [slope.T for slope in slopes])[0]  # a change, not a derivative
+        self.damped = np.where(_by_numbers_of_the_search(known.is_open, slopes), _OPEN, 1.0)
         self.within, self.start = problem.parameters.free[self.name].within, problem.parameters.start[self.name]
         self.whole = flat(problem.physical(minimum.u).parameters[self.name])
         whole = self._whole(self.estimate)
@@ -216,7 +227,7 @@ class _Line:
                 return value, root, u
             fixed = (u <= lower) | (u >= upper)
             fixed[self.place] = True
-            scale = positive(there.norms().flat())
+            scale = self.damped * positive(there.norms().flat())
             step = there.solved(_DAMPING, shaped(scale, self.shapes), shaped(fixed, self.shapes))
             left = max(there.predicted(step), 0.0)
             gain = 2 * max(left - self.loss, 0.0) / self.unit**2

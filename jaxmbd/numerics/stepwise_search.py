@@ -29,6 +29,7 @@ STUCK = "no step, however short, reduces the loss"
 _FIRST_DAMPING = 1e-2
 _SHORT = 1e3  # damping at which a step is so short that its small reduction of the loss proves nothing
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
+_TOLD = 1e-9  # damping below which a direction says nothing of how far a search is: its derivative is rounding
 _SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
 _SAME_WAY = 0.7  # the least cosine of the angle to the last step, in the scale of the columns, for a bent step
 _BENT = 0.75  # the largest acceleration, relative to the step
@@ -142,8 +143,9 @@ def _settled(
 
 
 def _undamped_change(at: Linearised, scale: Flat, fixed: Flat, shapes: Step) -> float:
-    """The length of the change of the residuals by an undamped step: its square is twice the reduction of the loss."""
-    undamped = at.solved(_LEAST_DAMPING, shaped(scale, shapes), shaped(fixed, shapes))
+    """The length of the change of the residuals by a step that is damped in directions of rounding alone: its square is
+    twice the reduction of the loss."""
+    undamped = at.solved(_TOLD, shaped(scale, shapes), shaped(fixed, shapes))
     return float(np.sqrt(2 * max(at.loss - at.predicted(undamped), 0.0)))
 
 

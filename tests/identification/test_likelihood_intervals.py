@@ -9,6 +9,7 @@ import pytest
 import scipy
 
 import jaxmbd as mbd
+from jaxmbd import planar as pl
 from jaxmbd.identification import Parameter, Positive, Problem, cross_validate, fit_many, profile_likelihood
 from jaxmbd.identification._uncertainty import RootProfile
 from tests.identification.swings import plain_pendulum
@@ -42,6 +43,17 @@ def fits() -> dict[tuple[float, int], mbd.Fit]:
 def ends(result: mbd.Fit, level: float = 0.95) -> tuple[float, float]:
     lower, upper = result.interval(level)["c"]
     return float(lower), float(upper)
+
+
+def ends_and_profile(result: mbd.Fit, name: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ends of an interval, and where a profile of the likelihood has them, the other unknowns being fitted."""
+    known = result.uncertainty
+    assert known is not None
+    lower, upper = (float(x) for x in result.interval()[name])
+    # A profile uses the normal distribution, an interval that of Student.
+    level = float(scipy.stats.chi2.cdf(scipy.stats.t.ppf(0.975, known.freedom) ** 2, 1))
+    values = np.linspace(0.97 * lower, 1.03 * upper, 25)
+    return (lower, upper), profile_likelihood(result, name, values, level=level, progress=False).interval
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -92,16 +104,25 @@ def test_ends_are_those_of_a_profile_of_the_likelihood() -> None:
     )
     assert result.outcome == "converged"
     assert set(result.by_likelihood) == {"c", "mass"}
-    known = result.uncertainty
-    assert known is not None
-    # A profile uses the normal distribution, an interval that of Student.
-    level = float(scipy.stats.chi2.cdf(scipy.stats.t.ppf(0.975, known.freedom) ** 2, 1))
     for name in result.by_likelihood:
-        lower, upper = (float(x) for x in result.interval()[name])
+        (lower, upper), found = ends_and_profile(result, name)
         assert upper - float(result.parameters[name]) > 1.8 * (float(result.parameters[name]) - lower)
-        values = np.linspace(0.97 * lower, 1.03 * upper, 25)
-        found = profile_likelihood(result, name, values, level=level, progress=False)
-        np.testing.assert_allclose((lower, upper), found.interval, atol=0.02 * (upper - lower))
+        np.testing.assert_allclose((lower, upper), found, atol=0.02 * (upper - lower))
+
+
+@pytest.mark.slow
+def test_what_data_do_not_determine_is_free_where_an_interval_ends() -> None:
+    """Two drags at one pin, of which the data tell the sum, and a mass, at whose values the sum is another: if one of
+    them kept its value the interval would be a fifth shorter."""
+    plain = plain_pendulum(1.0, 0.1)
+    mechanism = plain.with_parts([pl.JointFriction("more", "O.angle", viscous=0.1)])
+    parts = {"c": "friction", "more": "more"}
+    drags = {name: Parameter(lambda m, at=at: m[at].viscous, 0.1, Positive()) for name, at in parts.items()}
+    problem = Problem(mechanism, experiment(0.2, 0, 2.5, 60 * SIGMA), free("mass") | drags)
+    result = mbd.fit(problem, progress=False)
+    assert [set(group.names) for group in result.undetermined] == [{"c", "more"}]
+    assert result.by_likelihood == ("mass",)
+    np.testing.assert_allclose(*ends_and_profile(result, "mass"), atol=0.04 * np.ptp(result.interval()["mass"]))
 
 
 def test_a_profile_goes_on_as_a_line_and_ends_at_the_range() -> None:

@@ -255,6 +255,19 @@ def test_search_has_not_converged_where_no_step_reduces_the_loss(tolerance: floa
     np.testing.assert_allclose(state.u, 1.0, atol=1e-11)
 
 
+def test_what_rounding_promises_along_a_direction_without_effect_is_nothing() -> None:
+    """Two unknowns with the same effect, but for rounding; away from the start a motion has other steps, by whose
+    rounding all residuals are larger."""
+
+    def at(x: np.ndarray) -> Linearised:
+        size = 1.0 if (x == 0).all() else 1.0 + 1e-7
+        return Linearised((), np.array([[1.0, 1.0 + 5e-9, 0.0], [0.0, 1e-8, size], [1.0, 1.0, 0.0]]))
+
+    state, outcome = run([0.0, 0.0], of=at)
+    assert outcome == "converged"
+    np.testing.assert_array_equal(state.u, 0.0)
+
+
 def test_search_has_not_converged_where_no_step_can_be_computed() -> None:
     start = [-1.2, 1.0]
     state, outcome = run(start, of=lambda x: rosenbrock(x) if (x == start).all() else None)
