@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
+from jaxmbd.analyses.redundancy import SINGULAR, RedundantRow, jacobian, redundancy
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.exact_axes import EXACT_TEXT, NearlyParallel, nearly_parallel
@@ -34,7 +34,8 @@ class Description:
     - `reactions`: the loads in cut joints that are unknowns of the equations;
     - `tree`: the joints of the spanning tree;
     - `own_states`: the states of parts; `controllers`: the name of each controller, what it reads and what it drives;
-    - `nearly_parallel`: axes on a body that are parallel up to 1e-5 rad, but not exactly.
+    - `nearly_parallel`: axes on a body that are parallel up to 1e-5 rad, but not exactly;
+    - `is_singular`: True if redundant rows are independent beside the state (`Redundancy.is_singular`).
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Description:
     own_states: tuple[str, ...] = ()
     controllers: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     nearly_parallel: tuple[NearlyParallel, ...] = ()
+    is_singular: bool = False
 
     @property
     def rows(self) -> int:
@@ -81,6 +83,7 @@ class Description:
             rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
             lines += [f"Constraints: {_join(rows)}", f"Reactions f: {_join(self.reactions)}"]
         lines += [f"Redundant: {repeat}." for repeat in self.redundant]
+        lines += [SINGULAR] * self.is_singular
         lines += [f"Nearly parallel: {axes}; {EXACT_TEXT}." for axes in self.nearly_parallel]
         lines += [f"Independent variables ({len(self.independent)}): {_join(self.independent)}"]
         lines += [f"Dependent variables ({len(self.dependent)}): {_join(self.dependent)}"]
@@ -130,7 +133,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     free = np.isin(np.arange(len(variables)), prescribed, invert=True)
     dependent = list(np.flatnonzero(pivot_columns(C * free, _PIVOT)))
     independent = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
-    repeats = redundancy(mechanism, state).repeats
+    found = redundancy(mechanism, state)
     return Description(
         kind=mechanism.coordinates,
         freedom=mechanism.nv - int(rank_of(C[:count])),
@@ -139,7 +142,8 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         turns=mechanism.turns,
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, type(mechanism[part.name]).__name__, size) for part, size in joints),
-        redundant=repeats,
+        redundant=found.repeats,
+        is_singular=found.is_singular,
         independent=tuple(variables[i] for i in independent),
         dependent=tuple(variables[i] for i in dependent),
         driven=driven,

@@ -14,7 +14,7 @@ from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.assembly.sides import is_opposed, opposed_text, sides_at
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.measured_motion import MeasuredMotion, reconciled
-from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
+from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy, singular_parts, singular_text
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.arrays import Scalar, constant, frozen, is_known
@@ -334,6 +334,10 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
     C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(C))
+    found = redundancy(mechanism, state)
+    if found.is_singular:
+        text = singular_text(singular_parts(mechanism, state.t, state.q))
+        raise SolveError(f"{text} The drivers do not tell which one: start a little beside it.")
     if freedom:
         proposed, idle = _more_drivers(mechanism, state)
         mend = f" Prescribe as many more coordinates, such as {', '.join(proposed)}." if proposed else ""
@@ -345,7 +349,7 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
         raise MechanismError(
             f"{_too_few(mechanism, freedom)}{mend} Or let forces move them: simulate(mechanism, state, ts)."
         )
-    for repeat in redundancy(mechanism, state).repeats:
+    for repeat in found.repeats:
         if repeat.joint in drivers:
             raise MechanismError(
                 f"Too many drivers for a kinematic analysis: {repeat}. Leave one of {_driver_list(drivers)} out."

@@ -63,6 +63,10 @@ class RESULTS(eqx.Enumeration):
         "end while something comes to rest: end with Latch or Stop (an event on the speed or the energy), or model the "
         "contact by a compliant force (PlaneContact, JointStop). If they do not, raise max_events."
     )
+    singular_at_start = (
+        "The start is a singular position: constraint rows are dependent there, and independent beside it, so that the "
+        "motion may go on in several ways. Start a little beside it, where the mechanism moves as it is meant to."
+    )
 
 
 def first_failure(*cases: tuple[Bool[Array, ""] | np.bool_, RESULTS]) -> RESULTS:

@@ -4,14 +4,13 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.sides import is_opposed
 from jaxmbd.analyses.checks import check_assembled, closed_enough
-from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
+from jaxmbd.analyses.redundancy import nonholonomic_rows, singular_parts, singular_text
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.checks import checked_names
 from jaxmbd.engine import cached_on_disk
@@ -21,11 +20,10 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import check_independ
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.scales import unit_of_length, unit_of_time
-from jaxmbd.numerics.linear_solve import nonzero_singular_values, pivot_columns, rank_of
+from jaxmbd.numerics.linear_solve import pivot_columns, rank_of
 from jaxmbd.state.result_codes import Sentence, raise_where
 from jaxmbd.state.state import State
 
-_SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
 _TURNING = 1e-6  # [rad] in the unit of time that suits the mechanism: axes that rotate more slowly count as fixed
 
@@ -91,7 +89,7 @@ def choose(
     limits = constraints.limits, constraints.speed_limits
     check_assembled(mechanism, "state", constraints.position, constraints.velocity, *limits, constraints.sides)
     if not other_axes:
-        _check_regular(fixed, constraints)
+        _check_regular(*fixed[:3])
     weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
     if names is None:
         is_independent = ~np.asarray(pivot_columns(np.asarray(constraints.rows) * weights))
@@ -208,40 +206,9 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], constraints: _ConstraintsAtState) -> None:
-    """Raise at a singular position.
-
-    The directions `x` with `C x = 0` are possible motions unless dependent rows, `λᵀ C = 0`, become independent along
-    them. `λᵀ Ċ(x) y` is zero for all `x` and `y` if the rows are dependent at every position, as in overconstrained
-    mechanisms that move.
-    """
-    mechanism, t, q, _ = fixed
-    left, values, right = np.linalg.svd(np.asarray(constraints.rows))
-    rank, opening = int(np.sum(nonzero_singular_values(values))), np.zeros(0, int)
-    if rank < len(left):
-        dependent, free = left[:, rank:], right[rank:].T
-        spread = np.asarray(_spread(mechanism, t, q, jnp.asarray(dependent), jnp.asarray(free)))
-        opening = rank + np.flatnonzero(
-            np.abs(spread).max(axis=(1, 2), initial=0.0) > _SINGULAR * values.max(initial=0.0)
-        )
-    elif values.size and values[-1] < _SINGULAR * values[0]:
-        opening = np.array([rank - 1])
-    if len(opening):
-        names = parts_in(mechanism, np.abs(left[:, opening]).max(axis=1))
+def _check_regular(mechanism: Mechanism, t: Scalar, q: Array) -> None:
+    """Raise at a singular position."""
+    if names := singular_parts(mechanism, t, q):
         raise MechanismError(
-            f"The position is singular: the constraint rows of {', '.join(map(repr, names))} become dependent here, "
-            "and the mechanism can leave it on more than one path (links folded or stretched into a line, a dead "
-            "centre). There the motion has no linearisation: move the mechanism out of this position."
+            f"{singular_text(names)} There the motion has no linearisation: move the mechanism out of this position."
         )
-
-
-@cached_on_disk
-def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
-    """Return `½ (B + Bᵀ)`, `B = yᵀ Ċ(x)ᵀ λ`, for each dependence `λ` along free directions scaled by inertia."""
-    equations = Equations(mechanism)
-    at, span = equations.at(t, q), equations.scales.length * jnp.sqrt(jnp.sum(equations.parts.masses))
-    along = span * free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
-    dependent = dependent / equations.scales.rows[:, None]
-    turn = lambda lam, x: at.constraint_force_rate(x, lam) - at.constraint_force_rate(jnp.zeros_like(x), lam)  # noqa: E731
-    each = jax.vmap(lambda lam: along.T @ jax.vmap(lambda x: turn(lam, x), 1, 1)(along))(dependent.T)
-    return 0.5 * (each + each.swapaxes(1, 2))

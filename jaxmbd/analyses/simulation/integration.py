@@ -16,6 +16,7 @@ from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.event_programs import solution_with_events
 from jaxmbd.analyses.events.parts import with_sides_untold
 from jaxmbd.analyses.events.segmented_integration import run_with_events
+from jaxmbd.analyses.redundancy import singular_where_redundant
 from jaxmbd.analyses.simulation.native_motion import event_programs, rates, steps_of
 from jaxmbd.analyses.simulation.samples import check_native_changes, sampled_controllers
 from jaxmbd.analyses.simulation.settings import SettledIntegration
@@ -78,8 +79,10 @@ def integrate(
     valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
     how = {"strict": settings.throw, "continued": settings.continued}
     start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, **how)
-    ts, q, v, z = _initial_values(start, all_ts, state)
+    ts, q, *_ = _initial_values(start, all_ts, state)
     rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
+    start = start.unless_singular(singular_where_redundant(equations, rows.redundant, ts[0], q))
+    ts, q, v, z = _initial_values(start, all_ts, state)
     equations = equations.solved_in(rows.redundant, rows.rows)
     switches = switches_of(equations.mechanism, settings.switching)
     first = first_step(settings.controller, ts, settings.dt0)

@@ -16,7 +16,7 @@ from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import check_events
 from jaxmbd.analyses.events.event_log import Events, raise_if_halted
 from jaxmbd.analyses.events.parts import events_of_parts
-from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.redundancy import jacobian, singular_parts, singular_text
 from jaxmbd.analyses.simulation.automatic import run_by_choice
 from jaxmbd.analyses.simulation.integration import integrate
 from jaxmbd.analyses.simulation.samples import clock, sample_times
@@ -149,7 +149,7 @@ def _run(
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace they may be returned as NumPy's, as given
     solution = Solution(mechanism=mechanism, start_rank=state.rank, **fields)
     if known and throw:
-        _raise_if_failed(frozen(solution), frozen(start), frozen(end), frozen(log))
+        _raise_if_failed(frozen(solution), frozen(state), frozen(start), frozen(end), frozen(log))
     elif known:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
     return solution, end
@@ -202,10 +202,13 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, log: Events | None) -> None:
+def _raise_if_failed(solution: Solution, state: State, start: StartVerdict, end: MotionEnd, log: Events | None) -> None:
     mechanism = solution.mechanism
     limits = start.limits, start.speed_limits
     check_assembled(mechanism, "initial state", start.position, start.velocity, *limits, start.sides)
+    if is_one_of(solution.result, RESULTS.singular_at_start):
+        text = singular_text(singular_parts(mechanism, state.t, state.q))
+        raise SolveError(f"{text} The equations do not tell which one is meant: start a little beside it.")
     if log is not None:
         raise_if_halted(log, end.t)
     if is_one_of(solution.result, RESULTS.constraints_violated):

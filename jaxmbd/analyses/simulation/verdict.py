@@ -74,6 +74,11 @@ class StartVerdict(eqx.Module):
         """True if the motion can be integrated."""
         return is_successful(self.result)
 
+    def unless_singular(self, singular: Bool[Array, ""]) -> "StartVerdict":
+        """The same; if the position is singular, no motion may begin there."""
+        result = first_failure((~self.may_begin, self.result), (singular, RESULTS.singular_at_start))
+        return eqx.tree_at(lambda verdict: verdict.result, self, result)
+
 
 class MotionEnd(eqx.Module):
     """The last state of a run; and the first saved time at which the joints are open (the last one if they never are),
@@ -208,13 +213,17 @@ def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
         if kind == _CONSTRAINTS_VIOLATED:
             rows = open_text(names, violation, tolerance)
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
-        return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
+        return (
+            text
+            if kind in (_TIMES_INVALID, _SINGULAR_AT_START)
+            else f"{text} The motion stopped at t = {float(t):.6g} s."
+        )
 
     return describe
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))
-_OPPOSED = int(number_of(RESULTS.opposed))
+_OPPOSED, _SINGULAR_AT_START = int(number_of(RESULTS.opposed)), int(number_of(RESULTS.singular_at_start))
 _SPEEDS_CONTRADICT = int(number_of(RESULTS.speeds_contradict))
 _CONSTRAINTS_VIOLATED = int(number_of(RESULTS.constraints_violated))
 
