@@ -74,7 +74,9 @@ def check_names(
     for instrument in instruments.values():
         check_known("channel", [instrument.channel], units)
     for k, experiment in enumerate(experiments):
-        known = units if experiment.motion is None else _units_on_motion(parameters, experiment)
+        known = (
+            units if experiment.motion is None else units_measured(_mechanism_of(parameters, experiment), experiment)
+        )
         check_known("channel", experiment.data, (*known, *instruments))
         for name in experiment.own.keys() & parameters.free.keys():
             check_within(f"Experiment {k}: own {name!r} is", parameters.free[name], experiment.own[name])
@@ -84,9 +86,8 @@ def check_names(
         check_known("free parameter with this own value", own, parameters.free)
 
 
-def _units_on_motion(parameters: Parameters, experiment: Experiment) -> dict[str, str]:
-    """The channels of a measured motion, the efforts of actuators among them."""
-    mechanism = _mechanism_of(parameters, experiment)
+def units_measured(mechanism: Mechanism, experiment: Experiment) -> dict[str, str]:
+    """Return the units of the channels that an experiment may have, the efforts of its actuators among them."""
     return channel_units(mechanism if experiment.actuators is None else actuated(mechanism, dict(experiment.actuators)))
 
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from jaxmbd.errors import MechanismError
+from jaxmbd.identification._data import units_measured
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
 from jaxmbd.identification._problem import Problem
@@ -22,7 +23,6 @@ from jaxmbd.identification._residual_tests import ResidualTest, residual_remarks
 from jaxmbd.identification._uncertainty import Uncertainty
 from jaxmbd.identification._unknowns import Unknowns
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.quantities import channel_units
 from jaxmbd.parameters.labels import LISTED
 from jaxmbd.parameters.parameters import flat
 from jaxmbd.state.state import State
@@ -82,7 +82,9 @@ class AbstractComparison(eqx.Module):
 
     def channel_units(self) -> dict[str, str]:
         """Return the unit of each measured channel."""
-        units = channel_units(self.mechanism)
+        units: dict[str, str] = {}
+        for experiment in self.experiments:
+            units |= units_measured(self.mechanism, experiment)
         instruments = self.problem.instruments
         return units | {name: units[instrument.channel] for name, instrument in instruments.items()}
 

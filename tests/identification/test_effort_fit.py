@@ -217,6 +217,10 @@ def test_a_problem_fits_numbers_to_the_efforts_of_a_measured_motion() -> None:
     alone = mbd.identification.fit(mbd.identification.Problem(mechanism, pushed, free), progress=False)
     let_go = mbd.identification.Experiment(ts, falling, start, sigma=1e-3)
     mixed = mbd.identification.fit(mbd.identification.Problem(mechanism, [pushed, let_go], free), progress=False)
+    assert str(alone).startswith("converged")
+    assert {one.name: one.unit for one in mixed.channel_errors()} == {f"{name}.effort": "N m" for name in PUSHES} | {
+        "A.angle": "rad"
+    }
     for found in (alone, mixed):
         errors: Any = found.standard_errors
         assert abs(float(found.parameters["lower.mass"]) - 1.4) < 4 * float(errors["lower.mass"])
