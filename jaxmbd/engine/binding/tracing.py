@@ -16,6 +16,7 @@ from jaxmbd.engine.binding import ldlt_primitive
 from jaxmbd.engine.binding.mesh import outside_meshes
 from jaxmbd.engine.machine.build_vm import postorder
 from jaxmbd.engine.program import ssa_rules
+from jaxmbd.engine.program.accumulation import accumulated
 from jaxmbd.engine.program.copies import Original, original
 from jaxmbd.engine.program.equation import Equation
 from jaxmbd.engine.program.lowering import Interpreter
@@ -116,7 +117,7 @@ class TracedFunction:
 
     @cached_property
     def original(self) -> Original | None:
-        """The operations, for copies inside other programs; None where its jaxpr must be interpreted there anew."""
+        """The operations, for copies and transposes; None where a program cannot express it."""
         lowered = self._lowered()
         return None if lowered is None else original(*lowered)
 
@@ -193,34 +194,47 @@ class TracedFunction:
 class Differentiation:
     """A function and those of its arguments with respect to which it is differentiated (`TracedFunction.derivative`).
 
-    `with_primal`: True if its results precede their tangents.
+    `with_primal`: True if its results precede their tangents. `directions`: of several, for which the tangents have a
+    leading axis; 0 for one, without.
     """
 
     function: TracedFunction
     moving: tuple[int, ...]
     with_primal: bool
+    directions: int = 0
 
     @property
     def in_avals(self) -> list[ShapedArray]:
         """The types of its arguments."""
-        return [*self.function.types, *(self.function.types[k] for k in self.moving)]
+        return [*self.function.types, *self._tangents([self.function.types[k] for k in self.moving])]
 
     @property
     def out_avals(self) -> list[ShapedArray]:
         """The types of its results."""
-        return [*self.function.results] * (1 + self.with_primal)
+        results = [*self.function.results]
+        return [*results * self.with_primal, *self._tangents(results)]
+
+    def _tangents(self, types: list[ShapedArray]) -> list[ShapedArray]:
+        if not self.directions:
+            return types
+        return [ShapedArray((self.directions, *x.shape), x.dtype) for x in types]
 
     @property
     def _chain(self) -> "list[Differentiation]":
         """This derivative, after those of which it is the derivative."""
         inner, used = self.function.source, self.function.used
         # A derivative that takes its arguments in another order is a function like others.
-        if isinstance(inner, Differentiation) and used == tuple(range(len(used))):
+        if isinstance(inner, Differentiation) and not inner.directions and used == tuple(range(len(used))):
             return [*inner._chain, self]
         return [self]
 
     def lowered(self) -> tuple[SSABuilder, list[np.ndarray]] | None:
         """Its operations; None where a program cannot express it, or JAX must trace it."""
+        if self.directions:
+            one = self.function._derivative(self.moving, self.with_primal).original
+            tangents = range(len(self.function.types), len(self.in_avals))
+            primal = len(self.function.results) * self.with_primal
+            return None if one is None else accumulated(one, tangents, self.directions, primal)
         chain = self._chain
         function = chain[0].function
         if not is_concrete(function.jaxpr.consts):
@@ -255,7 +269,12 @@ class Differentiation:
             def of_moving(*values: Array) -> tuple[Array, ...]:
                 return tuple(function(*replaced(primals, self.moving, values)))
 
-            results, changes = jax.jvp(of_moving, tuple(primals[k] for k in self.moving), tuple(tangents))
+            at = tuple(primals[k] for k in self.moving)
+
+            def push(*some: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+                return jax.jvp(of_moving, at, some)
+
+            results, changes = (jax.vmap(push, out_axes=(None, 0)) if self.directions else push)(*tangents)
             return (*results, *changes) if self.with_primal else changes
 
         return traced(jvp, self.in_avals).jaxpr
@@ -359,7 +378,7 @@ def _inline(equation: Equation, *value_ids: np.ndarray) -> list[np.ndarray]:
     function = equation.params["function"]
     if equation.params["batch"]:
         raise equation.unsupported(" of a batch")
-    if function.original is not None:
+    if function.original is not None and not function.original.tables:
         return function.original.copied(equation.builder, value_ids)
     return equation.interpret(function.jaxpr, function.placed(value_ids))
 

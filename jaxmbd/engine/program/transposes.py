@@ -35,8 +35,8 @@ def transposed(original: Original, wanted: Sequence[int]) -> tuple[SSABuilder, l
     """
     if not original.is_transposable:
         return None
-    builder, linear = SSABuilder(), _depends_on(original, wanted)
-    if not all(_is_linear(*row, linear) for row in original.rows):
+    builder, linear = SSABuilder(), depends_on(original, wanted)
+    if not all(is_linear(*row, linear) for row in original.rows):
         return None
     # The values that do not depend on `wanted` are those of the program itself; the others are never computed.
     others = [k for k in range(len(original.inputs)) if k not in wanted]
@@ -48,7 +48,7 @@ def transposed(original: Original, wanted: Sequence[int]) -> tuple[SSABuilder, l
     copies[ids] = builder.constants(numbers)
     for name, results, operands in original.rows:
         at = ~linear[results]
-        copies[results[at]] = builder.apply(name, *copies[operands[:, at]])
+        copies[results[at]] = original.emitted(builder, copies, name, operands[:, at])
     pulled = _Cotangents(builder, original, wanted, linear)
     for ids, given in zip(original.outputs, cotangents, strict=True):
         pulled.add(ids.reshape(-1), given.reshape(-1))
@@ -62,17 +62,19 @@ def transposed(original: Original, wanted: Sequence[int]) -> tuple[SSABuilder, l
     return builder, results
 
 
-def _depends_on(original: Original, wanted: Sequence[int]) -> np.ndarray:
+def depends_on(original: Original, wanted: Sequence[int]) -> np.ndarray:
     """A mask of the values that depend on some inputs."""
     depends = np.zeros(original.size, bool)
     for k in wanted:
         depends[original.inputs[k]] = True
+    for leaf, elements in original.tables.items():
+        depends[leaf] = elements.dtype == np.int32 and depends[elements].any()
     for _, results, operands in original.rows:
         depends[results] = depends[operands].any(axis=0)
     return depends
 
 
-def _is_linear(name: str, results: ValueIds, operands: ValueIds, linear: np.ndarray) -> bool:
+def is_linear(name: str, results: ValueIds, operands: ValueIds, linear: np.ndarray) -> bool:
     """True if operations of one kind are linear in those of their operands that are linear themselves."""
     if not linear[results].any():
         return True

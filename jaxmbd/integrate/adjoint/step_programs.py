@@ -1,18 +1,15 @@
 """What the time loop of explicit motions runs: methods as numbers, and programs of rates with their tangents."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from jaxmbd.arrays import replaced
 from jaxmbd.engine.binding.jax_binding import register
-from jaxmbd.engine.binding.tracing import Differentiation, TracedFunction, traced
+from jaxmbd.engine.binding.tracing import Differentiation, TracedFunction
 from jaxmbd.engine.machine.gpu.kernel_part import PULL, Part, Role
 from jaxmbd.engine.numpy_code.translation import evaluated
 from jaxmbd.engine.program.schedule import Program
@@ -56,37 +53,12 @@ def with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int
     """A rate together with its tangents in some directions, for which it is evaluated once.
 
     Its arguments are the first arguments of the rate, the `parameters`, then their tangents, as far as they are
-    `moving`; then the others, and their tangents. Tangents have a leading axis if there are several directions. If the
-    rate has fewer components than there are directions, its Jacobian is found row by row, by reverse mode.
+    `moving`; then the others, and their tangents. Tangents have a leading axis if there are several directions.
     """
     count, known = len(rate.types), sum(k < parameters for k in moving)
-    if directions == 1:
-        used = [*range(parameters), *range(count, count + known), *range(parameters, count)]
-        return TracedFunction(Differentiation(rate, moving, True), [*used, *range(count + known, count + len(moving))])
-    of_moving = [jax.ShapeDtypeStruct((directions, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
-
-    def call(*arrays: Array) -> Sequence[ArrayLike]:
-        ends = parameters, parameters + known, count + known
-        primals = [*arrays[: ends[0]], *arrays[ends[1] : ends[2]]]
-        tangents = [*arrays[ends[0] : ends[1]], *arrays[ends[2] :]]
-
-        def value(*some: Array) -> Array:
-            (found,) = rate(*replaced(primals, moving, some))
-            return found
-
-        given = [primals[k] for k in moving]
-        # For ten directions of a four-bar in joint coordinates the rows of the Jacobian take 3,200 operations, the
-        # tangents 5,700, and a program for each direction 8,800 (`docs/architecture.md`).
-        if rate.results[0].size > directions:
-            found, linear = jax.linearize(value, *given)
-            return found, jax.vmap(linear)(*tangents)
-        found, pull = jax.vjp(value, *given)
-        rows = jax.vmap(pull)(jnp.eye(found.size, dtype=found.dtype))
-        flat = [(x.reshape(directions, -1), row.reshape(found.size, -1)) for x, row in zip(tangents, rows, strict=True)]
-        return found, sum(jnp.tensordot(x, row, ((1,), (1,))) for x, row in flat)
-
-    types = [*rate.types[:parameters], *of_moving[:known], *rate.types[parameters:], *of_moving[known:]]
-    return traced(call, types)
+    used = [*range(parameters), *range(count, count + known), *range(parameters, count)]
+    differentiation = Differentiation(rate, moving, True, directions if directions > 1 else 0)
+    return TracedFunction(differentiation, [*used, *range(count + known, count + len(moving))])
 
 
 class Sweep(NamedTuple):

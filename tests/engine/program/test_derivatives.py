@@ -10,7 +10,7 @@ import pytest
 from jax import Array, lax
 
 from jaxmbd.engine.binding.jax_binding import as_program, run_p
-from jaxmbd.engine.binding.tracing import TracedFunction, traced
+from jaxmbd.engine.binding.tracing import Differentiation, TracedFunction, traced
 from jaxmbd.numerics.linear_solve import spd_solver
 from jaxmbd.state.result_codes import invalidated
 from jaxmbd.upstream.jax_internals import ClosedJaxpr
@@ -125,6 +125,24 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
     second = first._derivative((0, 1, 2), False)
     for each in (base._derivative((1,), False), first, second):
         check(each, name in BY_XLA)
+
+
+# A table whose elements move is read by what JAX traces.
+@pytest.mark.parametrize("name", [name for name in ALL if name not in TABLES or name == "table of constants"])
+def test_several_directions_are_those_of_jax(name: str) -> None:
+    base = of_two(ALL[name])
+    for moving in ((0, 1), (1,)):
+        source = Differentiation(base, moving, True, 3)
+        check(TracedFunction(source, range(len(source.in_avals))), name in BY_XLA)
+
+
+def test_what_is_not_chosen_may_be_no_number() -> None:
+    """In each direction, also where coefficients of both branches are multiplied out."""
+    base = of_two(lambda x, y: jnp.where(x > 9, 2 * jnp.sqrt(x - 9) * y, jnp.where(y < 9, x * y, jnp.log(y - 9))) * x)
+    source = Differentiation(base, (0, 1), True, 3)
+    several = TracedFunction(source, range(4))
+    check(several)
+    assert np.isfinite(run_p.bind(*some(several, 1), function=several, batch=0)[1]).all()
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in {*TABLES, "invalid numbers"}])
