@@ -1,100 +1,98 @@
-"""Positions at which rows are dependent that are independent beside them: no motion may start there."""
+"""Motions that come to a singular position: what stops there, and how soon it is given up."""
 
-from typing import Any
+import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import spatial as sp
-from tests.marks import in_both_coordinates
 
-TS = np.linspace(0.0, 0.1, 3)
 R = mbd.RESULTS
+TS = np.linspace(0.0, 0.5, 3)
 
 
-def parallelogram(cranks: int, coordinates: str, more: Any = ()) -> pl.Mechanism:
-    """A beam on equal, parallel cranks; more than two are redundant wherever they are."""
-    places = np.linspace(-1.0, 1.0, cranks)
-    beam = pl.Body("beam", 3.0, 1.0, pose=(1.0, 0.0, 0.0))
-    bars = [pl.Body(f"crank{k}", 1.0, 1 / 12, pose=(x + 0.5, 0.0, 0.0)) for k, x in enumerate(places)]
-    pins = []
-    for k, x in enumerate(places):
-        pins += [pl.Revolute(f"low{k}", pl.ground.at(x), bars[k].at(-0.5))]
-        pins += [pl.Revolute(f"high{k}", bars[k].at(0.5), beam.at(x))]
-    return pl.Mechanism([beam, *bars], [*pins, *more], [pl.Gravity(9.81)], coordinates=coordinates)
+def pulled(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
+    """A bob on a rod of 1 m, drawn aside by `reach` within half a second: no farther than 1 m, where the rod lies flat
+    and its row and the driver's become dependent."""
+    bob = pl.Body("bob", 1.0, 0.1, (0.0, -1.0, 0.0))
+    drivers = [
+        pl.Driver("pull", "bob.x", lambda t: reach * jnp.sin(jnp.pi * t)),
+        pl.Driver("turn", "bob.theta", lambda t: 0.0 * t),
+    ]
+    joints = [pl.Rod("rod", pl.ground.at(), bob.at(), 1.0)]
+    mechanism = pl.Mechanism([bob], joints, [pl.Gravity(9.81)], drivers=drivers)
+    return mechanism, mbd.assemble(mechanism, check=False)
 
 
-def at_angle(mechanism: pl.Mechanism, angle: Any, cranks: int, **options: Any) -> mbd.State:
-    return mbd.assemble(mechanism, {f"low{k}.angle": angle for k in range(cranks)}, **options)
+@pytest.mark.slow
+@pytest.mark.parametrize("analysis", ["simulate", "kinematics"])
+def test_what_stops_at_a_singular_position(analysis: str) -> None:
+    """The first instance passes; the second one comes to an end on the way, and says so."""
+    ts = np.linspace(0.0, 0.5, 3)
+
+    def run(reach: Array, throw: bool) -> mbd.Solution:
+        mechanism, state = pulled(reach)
+        if analysis == "kinematics":
+            return mbd.kinematics(mechanism, ts, state, throw=throw)
+        return mbd.simulate(mechanism, state, ts, max_steps=1000, throw=throw)
+
+    def both(reach: Array) -> tuple[mbd.RESULTS, Array]:
+        found = run(reach, throw=False)
+        return found.result, found.q
+
+    item, text = {
+        "simulate": (R.singular, rf"{re.escape(R[R.singular])} The motion stopped at t = 0\.313\d* s\."),
+        "kinematics": (R.position_not_reached, re.escape(R[R.position_not_reached])),
+    }[analysis]
+    reaches = jnp.asarray([0.6, 1.2])
+    result, q = jax.jit(jax.vmap(both))(reaches)
+    np.testing.assert_array_equal(result == R.successful, [True, False])
+    np.testing.assert_array_equal(result == item, [False, True])
+    x = np.asarray(reaches)[:, None] * np.sin(np.pi * ts)
+    np.testing.assert_allclose(q[0, :, :2], np.stack([x[0], -np.sqrt(1 - x[0] ** 2)], axis=1), atol=1e-7)
+    np.testing.assert_array_equal(np.isnan(q[1]).all(axis=1), [False, False, True])
+    np.testing.assert_allclose(q[1, :2, 0], x[1, :2], atol=1e-7)
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=rf"1 of 2 instances of the batch failed\.\nInstance 1: {text}"
+    ):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda reach: run(reach, throw=True).q))(reaches))
 
 
-def in_space(angle: float) -> tuple[sp.Mechanism, mbd.State]:
-    """A parallelogram in a plane of space, whose hinges are redundant there wherever they are."""
-    left, top, right = bars = [sp.Body(name, 1.0, (0.1, 0.1, 0.1)) for name in ("left", "top", "right")]
-    pins = [
-        sp.Revolute("h0", sp.ground.at(), left.at(-0.5)), sp.Revolute("h1", left.at(0.5), top.at(-0.5)),
-        sp.Revolute("h2", top.at(0.5), right.at(0.5)), sp.Revolute("h3", sp.ground.at(1.0), right.at(-0.5)),
-    ]  # fmt: skip
-    mechanism = sp.Mechanism(bars, pins, coordinates="joint")
-    return mechanism, mbd.assemble(mechanism, {"h0.angle": angle, "h1.angle": -angle})
+def test_a_smallest_step_gives_up_sooner() -> None:
+    """With the same verdict, and without an effect on what passes. Zero leaves the default."""
+    reach, dtmin = jnp.array([[0.6, 0.0], [1.2, 0.0], [1.9, 0.0], [0.6, 1e-7], [1.2, 1e-7], [1.9, 1e-7], [0.6, 0.1]]).T
+
+    def run(reach: Array, dtmin: Array) -> tuple[mbd.RESULTS, Array, Array]:
+        found = mbd.simulate(*pulled(reach), TS, dtmin=dtmin, throw=False)
+        return found.result, found.q, found.stats["num_steps"]
+
+    result, q, steps = jax.jit(jax.vmap(run))(reach, dtmin)
+    np.testing.assert_array_equal(result == R.successful, [True, False, False, True, False, False, False])
+    np.testing.assert_array_equal(result == R.singular, [False, True, True, False, True, True, False])
+    np.testing.assert_array_equal(result == R.step_too_small, [False] * 6 + [True])
+    np.testing.assert_array_equal(q[:3], q[3:6])
+    assert steps[6] < steps[0] == steps[3]
+    assert np.all(steps[4:6] < 0.7 * steps[1:3])
 
 
-@in_both_coordinates("absolute")
-@pytest.mark.parametrize("cranks", [2, 3])
-def test_no_motion_starts_at_a_singular_position(cranks: int, coordinates: str) -> None:
-    mechanism = parallelogram(cranks, coordinates)
-    flat, beside = (at_angle(mechanism, angle, cranks) for angle in (0.0, 0.1))
-    found, near = (mbd.redundancy(mechanism, state) for state in (flat, beside))
-    assert (found.is_singular, near.is_singular) == (True, False)
-    assert (found.degrees_of_freedom, near.degrees_of_freedom) == (2, 1)
-    assert "singular" in str(found)
-    assert "does not depend" not in str(found)
-    assert mbd.describe(mechanism, flat).is_singular
-    assert "The position is singular" in str(mbd.describe(mechanism, flat))
-    with pytest.raises(mbd.SolveError, match=r"singular: the constraint rows of '.*more than one path.*beside it"):
-        mbd.simulate(mechanism, flat, TS)
-    assert mbd.simulate(mechanism, beside, TS).result == R.successful
+def test_what_stops_elsewhere_is_not_at_a_singular_position() -> None:
+    """Steps that would have to be shorter halfway to the singular position, whose margin is smaller there already."""
+
+    def run(reach: float | Array) -> mbd.Solution:
+        return mbd.simulate(*pulled(reach), TS, dt0=0.03, dtmin=0.01, throw=False)
+
+    verdicts = [run(1.2).result, jax.jit(jax.vmap(lambda reach: run(reach).result))(jnp.asarray([1.2]))]
+    for verdict in verdicts:
+        assert jnp.all(verdict == R.step_too_small)
 
 
-@in_both_coordinates("absolute")
-def test_each_instance_says_for_itself_that_it_starts_at_a_singular_position(coordinates: str) -> None:
-    mechanism = parallelogram(3, coordinates)
-
-    def run(angle: Any) -> mbd.Solution:
-        return mbd.simulate(mechanism, at_angle(mechanism, angle, 3, check=False), TS, throw=False)
-
-    solution = jax.jit(jax.vmap(run))(np.array([0.3, 0.0, -0.2]))
-    assert (solution.result == R.singular_at_start).tolist() == [False, True, False]
-    assert (solution.result == R.successful).tolist() == [True, False, True]
-    assert np.isfinite(solution.q[np.array([0, 2])]).all()
-    assert np.isnan(solution.q[1]).all()
-    assert int(solution.stats["num_steps"][1]) == 0
-    with pytest.raises(Exception, match="The start is a singular position"):
-        jax.jit(lambda state: mbd.simulate(mechanism, state, TS).q)(at_angle(mechanism, 0.0, 3)).block_until_ready()
-
-
-def test_kinematics_does_not_start_at_a_singular_position() -> None:
-    driver = pl.Driver("drive", "low0.angle", lambda t: t)
-    mechanism = parallelogram(2, "absolute").with_parts([driver])
-    with pytest.raises(mbd.SolveError, match="more than one path"):
-        mbd.kinematics(mechanism, TS, mbd.assemble(mechanism, {"low1.angle": 0.0}))
-
-
-def test_hinges_that_are_redundant_everywhere_are_told_from_a_flat_position() -> None:
-    for angle, is_singular in ((0.0, True), (0.4, False)):
-        mechanism, state = in_space(angle)
-        found = mbd.redundancy(mechanism, state)
-        assert found.repeats
-        assert found.is_singular == is_singular
-        assert mbd.simulate(mechanism, state, TS, throw=False).result == (
-            R.singular_at_start if is_singular else R.successful
-        )
-
-
-@pytest.mark.parametrize("name", ["bricard", "suspension", "slider-crank", "planar-four-bar"])
-def test_examples_do_not_start_at_singular_positions(name: str) -> None:
-    example = mbd.examples.get(name)
-    assert not mbd.redundancy(example.mechanism, example.state()).is_singular
+def test_one_motion_says_where_it_is_given_up() -> None:
+    mechanism, state = pulled(1.2)
+    with pytest.raises(mbd.SolveError, match=r"stopped at t = 0\.313\d* s after \d\d steps, at a singular position"):
+        mbd.simulate(mechanism, state, TS, dtmin=1e-7)
+    with pytest.raises(mbd.SolveError, match=r"stopped at t = 0 s after 1 steps: The step size became too small"):
+        mbd.simulate(*pulled(0.6), TS, dtmin=0.1)
